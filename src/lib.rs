@@ -1,0 +1,10 @@
+//! A blocking Redis Cluster client.
+
+mod error;
+mod proto;
+
+pub use error::{Error, Misuse, Result};
+pub use proto::addr::NodeAddr;
+pub use proto::outcome::{Certainty, Failure, Reason};
+pub use proto::slot::Slot;
+pub use proto::value::{ServerError, Value};

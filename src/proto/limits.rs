@@ -1,0 +1,15 @@
+//! Every bound of the core, in one place, with its reason.
+
+/// Deepest nesting of a reply that is kept. Commands of Redis nest at most seven levels; scripts
+/// and modules may go deeper. Values are dropped and printed recursively, so this also bounds the
+/// stack that a reply can cost.
+pub(crate) const REPLY_DEPTH: usize = 128;
+
+/// Largest bulk string that is kept: the server's own default (`proto-max-bulk-len`).
+pub(crate) const BULK_BYTES: usize = 512 * 1024 * 1024;
+
+/// Most elements of a reply that are kept, over all levels.
+pub(crate) const REPLY_ELEMENTS: usize = 64 * 1024 * 1024;
+
+/// Longest line of the protocol: a header, a simple string or an error.
+pub(crate) const LINE_BYTES: usize = 64 * 1024;

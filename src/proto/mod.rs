@@ -1,0 +1,12 @@
+//! What is true about Redis Cluster, without a socket, thread, channel or clock.
+//!
+//! Nothing here can reach the outside: the current time and random seeds are arguments, events
+//! come in and effects go out. That is what makes the rules testable on virtual time and over
+//! all short histories. The module imports nothing from the crate but itself.
+
+pub(crate) mod addr;
+pub(crate) mod limits;
+pub(crate) mod outcome;
+pub(crate) mod resp;
+pub(crate) mod slot;
+pub(crate) mod value;

@@ -1,0 +1,172 @@
+//! How a command ended, and what is certain about whether it ran.
+
+use super::addr::NodeAddr;
+use super::slot::Slot;
+use super::value::{ServerError, Value};
+
+/// What is certain about a command that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Certainty {
+    /// No server saw it. It may be repeated.
+    NotSent,
+    /// A server answered that it did not run it. It may be repeated.
+    Refused,
+    /// It may have run. Repeating a write may apply it twice.
+    Unknown,
+}
+
+/// Why a command failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The deadline passed.
+    Timeout,
+    /// The deadline passed while the server had announced maintenance.
+    MaintenanceTimeout,
+    /// The caller cancelled.
+    Cancelled,
+    /// The node's queue is full and the caller did not want to wait, or the unit can never fit.
+    QueueFull,
+    /// The connection was lost after the command was written.
+    ConnectionLost,
+    /// The redirect budget is used up.
+    TooManyRedirects,
+    /// No node serves the slot.
+    SlotUncovered,
+    /// The node that the command was addressed to is not part of the cluster (any more).
+    NodeGone,
+    /// The client was closed.
+    Closed,
+    /// The server answered with an error.
+    Server,
+    /// The reply exceeds a limit on its size or nesting.
+    ReplyLimit,
+    /// A transaction did not run because a watched key changed or its connection was lost.
+    WatchLost,
+    /// A defect of this library: the command was dropped inside it.
+    Abandoned,
+}
+
+/// A failed command: why, how certain, where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub(crate) reason: Reason,
+    pub(crate) certainty: Certainty,
+    pub(crate) node: Option<NodeAddr>,
+    pub(crate) slot: Option<Slot>,
+    pub(crate) attempts: u32,
+    pub(crate) cause: Option<ServerError>,
+    pub(crate) members: Vec<(usize, ServerError)>,
+    pub(crate) hops: Vec<NodeAddr>,
+}
+
+/// How a command ended.
+pub(crate) type Outcome = Result<Value, Box<Failure>>;
+
+impl Failure {
+    pub(crate) fn new(reason: Reason, certainty: Certainty) -> Box<Self> {
+        Box::new(Self {
+            reason,
+            certainty,
+            node: None,
+            slot: None,
+            attempts: 0,
+            cause: None,
+            members: Vec::new(),
+            hops: Vec::new(),
+        })
+    }
+
+    /// Why it failed.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// Whether it may have run.
+    pub fn certainty(&self) -> Certainty {
+        self.certainty
+    }
+
+    /// The node that it was last sent to, or queued for.
+    pub fn node(&self) -> Option<&NodeAddr> {
+        self.node.as_ref()
+    }
+
+    /// The slot of its keys.
+    pub fn slot(&self) -> Option<Slot> {
+        self.slot
+    }
+
+    /// How often it was sent.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// The server's error: the reply itself, or the last redirect that was followed.
+    pub fn cause(&self) -> Option<&ServerError> {
+        self.cause.as_ref()
+    }
+
+    /// Errors of single commands of a transaction, by index.
+    pub fn members(&self) -> &[(usize, ServerError)] {
+        &self.members
+    }
+
+    /// The nodes that redirected it, in order.
+    pub fn hops(&self) -> &[NodeAddr] {
+        &self.hops
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.cause {
+            Some(cause) if self.reason == Reason::Server => write!(f, "{cause}")?,
+            Some(cause) => write!(f, "{} (last answer: {cause})", self.reason)?,
+            None => write!(f, "{}", self.reason)?,
+        }
+        write!(f, "; {}", self.certainty)?;
+        if let Some(node) = &self.node {
+            write!(f, "; node {node}")?;
+        }
+        if let Some(slot) = self.slot {
+            write!(f, "; slot {slot}")?;
+        }
+        if self.attempts > 1 {
+            write!(f, "; sent {} times", self.attempts)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Reason::Timeout => "deadline passed",
+            Reason::MaintenanceTimeout => "deadline passed during announced maintenance",
+            Reason::Cancelled => "cancelled",
+            Reason::QueueFull => "queue of the node is full",
+            Reason::ConnectionLost => "connection lost",
+            Reason::TooManyRedirects => "too many redirects",
+            Reason::SlotUncovered => "no node serves the slot",
+            Reason::NodeGone => "node is not part of the cluster",
+            Reason::Closed => "client is closed",
+            Reason::Server => "server error",
+            Reason::ReplyLimit => "reply exceeds a limit",
+            Reason::WatchLost => "watched key changed or its connection was lost",
+            Reason::Abandoned => "command was dropped by a defect of the client",
+        })
+    }
+}
+
+impl std::fmt::Display for Certainty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Certainty::NotSent => "not sent",
+            Certainty::Refused => "not executed",
+            Certainty::Unknown => "may have run",
+        })
+    }
+}

@@ -1,0 +1,1 @@
+//! The wire format of Redis: RESP2 and RESP3.

@@ -1,0 +1,80 @@
+//! Replies: what a server can answer, in RESP2 and RESP3.
+
+use std::fmt;
+
+/// A reply of the server.
+///
+/// RESP2 and RESP3 share it: what RESP2 cannot express (maps, sets, doubles, booleans) simply does
+/// not occur there. Attributes are read and dropped; pushes are never replies.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// Null: a missing key, a timed out blocking command, a transaction whose WATCH was lost.
+    Null,
+    /// `+OK`.
+    Ok,
+    /// Any other simple string.
+    Simple(Vec<u8>),
+    /// A bulk string: bytes of any kind.
+    Bulk(Vec<u8>),
+    /// A signed 64-bit integer.
+    Integer(i64),
+    /// A double (RESP3), exact.
+    Double(f64),
+    /// A boolean (RESP3).
+    Boolean(bool),
+    /// An integer of any size (RESP3), as its decimal digits.
+    BigNumber(String),
+    /// Text with a three-letter format such as `txt` or `mkd` (RESP3).
+    Verbatim {
+        /// The three letters.
+        format: [u8; 3],
+        /// The text, without the format.
+        text: Vec<u8>,
+    },
+    /// An array.
+    Array(Vec<Value>),
+    /// A set (RESP3), in the order sent.
+    Set(Vec<Value>),
+    /// A map (RESP3), in the order sent.
+    Map(Vec<(Value, Value)>),
+    /// An error inside a reply, such as a failed command of a transaction.
+    Error(ServerError),
+}
+
+/// An error reply: a code such as `WRONGTYPE`, and a text.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ServerError {
+    line: Box<str>,
+}
+
+impl ServerError {
+    /// From the whole line, without the leading `-`.
+    pub fn new(line: impl Into<Box<str>>) -> Self {
+        Self { line: line.into() }
+    }
+
+    /// The first word, such as `WRONGTYPE` or `ERR`.
+    pub fn code(&self) -> &str {
+        self.line.split(' ').next().unwrap_or("")
+    }
+
+    /// The whole line as the server sent it, code included.
+    pub fn line(&self) -> &str {
+        &self.line
+    }
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line)
+    }
+}
+
+impl fmt::Debug for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.line)
+    }
+}
+
+impl std::error::Error for ServerError {}
