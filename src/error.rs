@@ -19,8 +19,8 @@ pub enum Error {
     Conversion {
         /// The type asked for.
         wanted: &'static str,
-        /// What came instead: its kind, never its content.
-        reply: String,
+        /// What came instead: its kind, or the value where it is short.
+        reply: Box<str>,
     },
     /// The server answered with an error.
     #[error("{0}")]
