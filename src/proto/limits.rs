@@ -13,3 +13,12 @@ pub(crate) const REPLY_ELEMENTS: usize = 64 * 1024 * 1024;
 
 /// Longest line of the protocol: a header, a simple string or an error.
 pub(crate) const LINE_BYTES: usize = 64 * 1024;
+
+/// Bytes that are claimed for one write. What is claimed cannot be cancelled or moved any more, so
+/// this is small enough to keep queues movable, and large enough that a call costs little per byte.
+pub(crate) const WRITE_BYTES: usize = 64 * 1024;
+
+/// From this length on a unit is written from its own buffer instead of being copied.
+pub(crate) const LARGE_BYTES: usize = 16 * 1024;
+
+const _: () = assert!(LARGE_BYTES <= WRITE_BYTES);

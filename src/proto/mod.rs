@@ -5,8 +5,21 @@
 //! all short histories. The module imports nothing from the crate but itself.
 
 pub(crate) mod addr;
+pub(crate) mod slot;
+pub(crate) mod value;
+
 pub(crate) mod limits;
 pub(crate) mod outcome;
 pub(crate) mod resp;
-pub(crate) mod slot;
-pub(crate) mod value;
+
+pub(crate) mod backoff;
+pub(crate) mod redirect;
+pub(crate) mod unit;
+pub(crate) mod verdict;
+
+pub(crate) mod inflight;
+pub(crate) mod outbox;
+pub(crate) mod queue;
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -1,0 +1,135 @@
+//! What waits to be written to one node, in order.
+//!
+//! Units of one slot leave in the order in which they came, whatever is taken out in between.
+
+use std::collections::VecDeque;
+
+use super::slot::SlotSet;
+use super::unit::{Target, Ticket, Unit};
+
+/// A queue of units. Its bound is kept at admission, not here: what was admitted once may always
+/// come back.
+#[derive(Debug)]
+pub(crate) struct Queue<T> {
+    units: VecDeque<Unit<T>>,
+    /// Commands in `units`, dead ones included.
+    commands: usize,
+    /// Callers that told us they have gone, whose units were not met yet.
+    dead_hint: usize,
+}
+
+impl<T: Ticket> Queue<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            units: VecDeque::new(),
+            commands: 0,
+            dead_hint: 0,
+        }
+    }
+
+    /// Commands that wait, without those whose callers have gone.
+    pub(crate) fn commands(&self) -> usize {
+        self.commands.saturating_sub(self.dead_hint)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.units.is_empty()
+    }
+
+    /// Adds a unit behind all others; one whose caller has gone is dropped.
+    pub(crate) fn push(&mut self, unit: Unit<T>) {
+        if !unit.ticket.is_dead() {
+            self.commands += unit.commands();
+            self.units.push_back(unit);
+        }
+        self.check();
+    }
+
+    /// Puts units back in front of all others, keeping their order: they were taken from here.
+    pub(crate) fn requeue(&mut self, units: Vec<Unit<T>>) {
+        for unit in units.into_iter().rev() {
+            if !unit.ticket.is_dead() {
+                self.commands += unit.commands();
+                self.units.push_front(unit);
+            }
+        }
+        self.check();
+    }
+
+    /// Takes the oldest unit whose caller still waits; of a large part only a front of at most
+    /// `limit` bytes.
+    pub(crate) fn pop(&mut self, limit: usize) -> Option<Unit<T>> {
+        loop {
+            let front = self.units.front_mut()?;
+            if let Some(piece) = front.split_bytes(limit) {
+                self.commands -= piece.commands();
+                return Some(piece);
+            }
+            let unit = self.units.pop_front()?;
+            self.commands -= unit.commands();
+            if !unit.ticket.is_dead() {
+                return Some(unit);
+            }
+            self.dead_hint = self.dead_hint.saturating_sub(unit.commands());
+        }
+    }
+
+    /// Takes everything of these slots, oldest first; chains whole, parts divided. A unit that
+    /// was to be asked for at its node is plain again: the prefix belongs to one send.
+    pub(crate) fn extract(&mut self, slots: &SlotSet) -> Vec<Unit<T>> {
+        self.take(|target| target.slot().is_some_and(|slot| slots.contains(slot)))
+    }
+
+    /// Takes everything.
+    pub(crate) fn extract_all(&mut self) -> Vec<Unit<T>> {
+        self.take(|_| true)
+    }
+
+    fn take(&mut self, wanted: impl Fn(Target) -> bool) -> Vec<Unit<T>> {
+        let mut taken = Vec::new();
+        let mut kept = VecDeque::with_capacity(self.units.len());
+        for unit in self.units.drain(..).filter(|unit| !unit.ticket.is_dead()) {
+            unit.divide(&wanted, |wanted, piece| {
+                if wanted {
+                    taken.push(piece)
+                } else {
+                    kept.push_back(piece)
+                }
+            });
+        }
+        self.units = kept;
+        self.dead_hint = 0;
+        self.commands = self.units.iter().map(Unit::commands).sum();
+        taken.iter_mut().for_each(|unit| unit.asking = false);
+        self.check();
+        taken
+    }
+
+    /// Notes that the caller of a unit with so many commands has gone, and removes dead units once
+    /// they are worth the walk: each removal is paid for by the calls that led to it.
+    pub(crate) fn note_dead(&mut self, commands: usize) {
+        self.dead_hint += commands;
+        if self.dead_hint * 4 >= self.commands {
+            self.sweep();
+        }
+    }
+
+    /// Removes all units whose callers have gone.
+    pub(crate) fn sweep(&mut self) {
+        self.units.retain(|unit| !unit.ticket.is_dead());
+        self.dead_hint = 0;
+        self.commands = self.units.iter().map(Unit::commands).sum();
+        self.check();
+    }
+
+    fn check(&self) {
+        // Walking the queue on each call would hide every growth fault behind the check itself.
+        if cfg!(debug_assertions) && self.units.len() <= 64 {
+            let walked: usize = self.units.iter().map(Unit::commands).sum();
+            assert_eq!(walked, self.commands, "the counter agrees with the queue");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,410 @@
+//! Units: the smallest things that queues hold, move and settle.
+//!
+//! A unit is one command, one chain (`MULTI … EXEC`, indivisible) or a part of a pipeline
+//! (divisible along command boundaries). `ASKING` is never stored: it is written in front of a
+//! unit that is sent because of ASK, so moving a unit cannot leave one behind.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::addr::NodeAddr;
+use super::outcome::{Certainty, Failure, Reason};
+use super::slot::Slot;
+use super::value::ServerError;
+
+/// What is settled when a command ends. In production it is the settling half of a reply cell,
+/// in tests a number. It has one *place* per command of its unit (a chain has one place).
+///
+/// A ticket is neither cloned nor made up: each place that goes in comes out exactly once.
+pub(crate) trait Ticket: Sized {
+    /// Takes off a ticket for the first `places` places; the rest stays here.
+    fn split_front(&mut self, places: usize) -> Self;
+
+    /// From now on a server may see the command. `false`: the caller has gone, do not write it.
+    fn claim(&self) -> bool;
+
+    /// It is proven that the command did not run: it can be cancelled again. `false`: the caller
+    /// has gone meanwhile, do not send it again.
+    fn release(&self) -> bool;
+
+    /// Whether the caller has gone: cancelled or timed out.
+    fn is_dead(&self) -> bool;
+
+    /// How it would fail if its deadline passed now: lets a caller that times out name the cause.
+    fn note(&self, failure: Box<Failure>);
+}
+
+/// Where a command may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// To the node that serves this slot.
+    Slot(Slot),
+    /// To any primary.
+    Any,
+    /// To the node it was addressed to and to no other.
+    Node,
+}
+
+impl Target {
+    pub(crate) fn slot(self) -> Option<Slot> {
+        match self {
+            Target::Slot(slot) => Some(slot),
+            Target::Any | Target::Node => None,
+        }
+    }
+}
+
+/// What the queues must know about a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Where it may go.
+    pub(crate) target: Target,
+    /// It may be sent again after a lost connection, because running it twice changes nothing.
+    pub(crate) repeatable: bool,
+}
+
+/// Encoded bytes that are owned by one unit until somebody needs to share them.
+#[derive(Debug)]
+pub(crate) enum Bytes {
+    /// From an offset to the end of a buffer.
+    Own(Vec<u8>, usize),
+    /// The same, shared: the write loop keeps a large buffer alive while it writes from it.
+    Shared(Arc<Vec<u8>>, Range<usize>),
+}
+
+impl Bytes {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Bytes::Own(buffer, start) => &buffer[*start..],
+            Bytes::Shared(buffer, range) => &buffer[range.clone()],
+        }
+    }
+
+    /// A second handle to the same bytes; nothing is copied.
+    pub(crate) fn share(&mut self) -> Bytes {
+        if let Bytes::Own(buffer, start) = self {
+            let (buffer, start) = (std::mem::take(buffer), *start);
+            let range = start..buffer.len();
+            *self = Bytes::Shared(Arc::new(buffer), range);
+        }
+        match self {
+            Bytes::Shared(buffer, range) => Bytes::Shared(Arc::clone(buffer), range.clone()),
+            Bytes::Own(..) => unreachable!("it was made shared just above"),
+        }
+    }
+}
+
+/// The commands of one pipeline that start out for one node, in one buffer.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    bytes: Arc<Vec<u8>>,
+    /// For each command the offset behind its last byte, and its facts.
+    commands: Vec<(usize, Facts)>,
+}
+
+impl Batch {
+    pub(crate) fn push(&mut self, encoded: &[u8], facts: Facts) {
+        let bytes = Arc::get_mut(&mut self.bytes).expect("a batch is not shared while it is built");
+        bytes.extend_from_slice(encoded);
+        self.commands.push((bytes.len(), facts));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    pub(crate) fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn start(&self, index: usize) -> usize {
+        index
+            .checked_sub(1)
+            .map_or(0, |before| self.commands[before].0)
+    }
+
+    fn byte_range(&self, commands: &Range<usize>) -> Range<usize> {
+        self.start(commands.start)..self.start(commands.end)
+    }
+}
+
+/// The commands of a unit.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// A command.
+    One(Bytes, Facts),
+    /// `MULTI`, the members and `EXEC`, which reach one connection back to back or not at all.
+    Chain {
+        /// All of it in one piece.
+        bytes: Bytes,
+        /// How many commands stand between `MULTI` and `EXEC`.
+        members: usize,
+        /// Where it may go.
+        target: Target,
+    },
+    /// Some neighbouring commands of a batch.
+    Part(Arc<Batch>, Range<usize>),
+}
+
+/// The smallest thing that may move: 1..n commands, one ticket.
+#[derive(Debug)]
+pub(crate) struct Unit<T> {
+    /// Settles it.
+    pub(crate) ticket: T,
+    /// What is written.
+    pub(crate) body: Body,
+    /// When its caller stops waiting.
+    pub(crate) deadline: Option<Instant>,
+    /// It is sent because of ASK: one ASKING is written in front of it.
+    pub(crate) asking: bool,
+    /// What happened to it so far; `None` before its first reply.
+    pub(crate) trail: Option<Box<Trail>>,
+}
+
+/// The history of a unit that was redirected or lost its connection. Survives every move.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Trail {
+    /// How often it was written.
+    pub(crate) attempts: u32,
+    /// MOVED and ASK replies so far: what the redirect budget counts.
+    pub(crate) redirects: u32,
+    /// MOVED replies since the last other answer: decides about backoff.
+    pub(crate) moved_in_a_row: u32,
+    /// Answers that ask for a pause (TRYAGAIN, CLUSTERDOWN, LOADING, …) so far.
+    pub(crate) pauses: u32,
+    /// The last routing error.
+    pub(crate) cause: Option<ServerError>,
+    /// The nodes that redirected it.
+    pub(crate) hops: Vec<NodeAddr>,
+}
+
+/// The most hops that an error lists.
+const HOPS_KEPT: usize = 32;
+
+impl Trail {
+    pub(crate) fn hop(&mut self, node: &NodeAddr) {
+        if self.hops.len() < HOPS_KEPT {
+            self.hops.push(node.clone());
+        }
+    }
+}
+
+impl<T> Unit<T> {
+    pub(crate) fn new(ticket: T, body: Body, deadline: Option<Instant>) -> Self {
+        Self {
+            ticket,
+            body,
+            deadline,
+            asking: false,
+            trail: None,
+        }
+    }
+
+    /// How many places its ticket has: one per command, one for a chain.
+    pub(crate) fn places(&self) -> usize {
+        match &self.body {
+            Body::One(..) | Body::Chain { .. } => 1,
+            Body::Part(_, range) => range.len(),
+        }
+    }
+
+    /// How many commands it puts on the wire, without ASKING.
+    pub(crate) fn commands(&self) -> usize {
+        match &self.body {
+            Body::One(..) => 1,
+            Body::Chain { members, .. } => members + 2,
+            Body::Part(_, range) => range.len(),
+        }
+    }
+
+    /// What it puts on the wire, without ASKING.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.body {
+            Body::One(bytes, _) | Body::Chain { bytes, .. } => bytes.as_slice(),
+            Body::Part(batch, range) => &batch.bytes[batch.byte_range(range)],
+        }
+    }
+
+    /// Its bytes as a handle of their own; nothing is copied.
+    pub(crate) fn share_bytes(&mut self) -> Bytes {
+        match &mut self.body {
+            Body::One(bytes, _) | Body::Chain { bytes, .. } => bytes.share(),
+            Body::Part(batch, range) => {
+                Bytes::Shared(Arc::clone(&batch.bytes), batch.byte_range(range))
+            }
+        }
+    }
+
+    /// The facts of the command at this place.
+    pub(crate) fn facts(&self, place: usize) -> Facts {
+        match &self.body {
+            Body::One(_, facts) => *facts,
+            Body::Chain { target, .. } => Facts {
+                target: *target,
+                repeatable: false,
+            },
+            Body::Part(batch, range) => batch.commands[range.start + place].1,
+        }
+    }
+
+    pub(crate) fn slot(&self, place: usize) -> Option<Slot> {
+        self.facts(place).target.slot()
+    }
+
+    /// Whether any of its commands belongs to a slot that `wanted` says yes to.
+    pub(crate) fn touches(&self, wanted: impl Fn(Slot) -> bool) -> bool {
+        (0..self.places()).any(|place| self.slot(place).is_some_and(&wanted))
+    }
+
+    /// How many of its commands lie wholly within its first `bytes` bytes.
+    pub(crate) fn places_within(&self, bytes: usize) -> usize {
+        match &self.body {
+            Body::One(..) | Body::Chain { .. } => usize::from(self.bytes().len() <= bytes),
+            Body::Part(batch, range) => {
+                let start = batch.start(range.start);
+                batch.commands[range.clone()].partition_point(|(end, _)| end - start <= bytes)
+            }
+        }
+    }
+
+    pub(crate) fn attempts(&self) -> u32 {
+        self.trail.as_ref().map_or(0, |trail| trail.attempts)
+    }
+
+    pub(crate) fn trail_mut(&mut self) -> &mut Trail {
+        self.trail.get_or_insert_default()
+    }
+
+    pub(crate) fn is_expired(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// How it fails when it ends unsent: never sent, or refused whenever it was sent.
+    pub(crate) fn failure(&self, reason: Reason, node: Option<&NodeAddr>) -> Box<Failure> {
+        let sent = self.attempts() > 0;
+        let certainty = if sent {
+            Certainty::Refused
+        } else {
+            Certainty::NotSent
+        };
+        self.failure_with(reason, certainty, 0, node)
+    }
+
+    /// How the command at this place fails.
+    pub(crate) fn failure_with(
+        &self,
+        reason: Reason,
+        certainty: Certainty,
+        place: usize,
+        node: Option<&NodeAddr>,
+    ) -> Box<Failure> {
+        let mut failure = Failure::new(reason, certainty);
+        failure.node = node.cloned();
+        failure.slot = self.slot(place);
+        if let Some(trail) = &self.trail {
+            failure.attempts = trail.attempts;
+            failure.cause = trail.cause.clone();
+            failure.hops = trail.hops.clone();
+        }
+        failure
+    }
+}
+
+impl<T: Ticket> Unit<T> {
+    /// Takes off a unit with the first `places` commands of a part; the rest stays here.
+    pub(crate) fn split_front(&mut self, places: usize) -> Unit<T> {
+        let Body::Part(batch, range) = &mut self.body else {
+            unreachable!("only a part of a pipeline can be divided")
+        };
+        debug_assert!(
+            0 < places && places < range.len(),
+            "both halves hold something"
+        );
+        let front = range.start..range.start + places;
+        range.start = front.end;
+        Unit {
+            body: Body::Part(Arc::clone(batch), front),
+            ticket: self.ticket.split_front(places),
+            deadline: self.deadline,
+            asking: self.asking,
+            trail: self.trail.clone(),
+        }
+    }
+
+    /// Divides it into runs of neighbours of the same `kind`, in order. What cannot be divided
+    /// comes back whole, under the kind of its first place.
+    pub(crate) fn divide<K: PartialEq>(
+        mut self,
+        kind: impl Fn(Target) -> K,
+        mut each: impl FnMut(K, Unit<T>),
+    ) {
+        loop {
+            let first = kind(self.facts(0).target);
+            let run = (1..self.places()).find(|&at| kind(self.facts(at).target) != first);
+            let Some(run) = run else {
+                return each(first, self);
+            };
+            let front = self.split_front(run);
+            each(first, front);
+        }
+    }
+
+    /// The longest front of a part that has at most `limit` bytes, but at least one command.
+    /// Whatever cannot be divided, or fits, stays whole: `None`.
+    pub(crate) fn split_bytes(&mut self, limit: usize) -> Option<Unit<T>> {
+        if !matches!(self.body, Body::Part(..)) {
+            return None;
+        }
+        let places = self.places_within(limit).max(1);
+        (places < self.places()).then(|| self.split_front(places))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Ledger, part};
+    use super::*;
+
+    #[test]
+    fn a_part_divides_along_command_boundaries_and_keeps_its_bytes() {
+        let ledger = Ledger::new();
+        let unit = part(&ledger, &[5, 5, 7, 5]);
+        let whole = unit.bytes().to_vec();
+        let mut pieces = Vec::new();
+        unit.divide(
+            |target| target.slot(),
+            |slot, piece| pieces.push((slot, piece)),
+        );
+        let slots: Vec<_> = pieces
+            .iter()
+            .map(|(slot, _)| slot.unwrap().number())
+            .collect();
+        assert_eq!(slots, [5, 7, 5]);
+        let joined: Vec<u8> = pieces
+            .iter()
+            .flat_map(|(_, piece)| piece.bytes().to_vec())
+            .collect();
+        assert_eq!(joined, whole);
+        let places: Vec<_> = pieces
+            .iter()
+            .map(|(_, piece)| piece.ticket.places())
+            .collect();
+        assert_eq!(places, [vec![0, 1], vec![2], vec![3]]);
+        pieces
+            .into_iter()
+            .for_each(|(_, piece)| ledger.discard(piece.ticket));
+    }
+
+    #[test]
+    fn a_front_by_bytes_has_at_least_one_command() {
+        let ledger = Ledger::new();
+        let mut unit = part(&ledger, &[1, 2, 3]);
+        let one = unit.bytes().len() / 3;
+        let front = unit.split_bytes(1).unwrap();
+        assert_eq!((front.places(), unit.places()), (1, 2));
+        assert!(unit.split_bytes(2 * one).is_none());
+        ledger.discard(front.ticket);
+        ledger.discard(unit.ticket);
+    }
+}
