@@ -42,6 +42,27 @@ pub enum Value {
     Error(ServerError),
 }
 
+impl Value {
+    /// What kind of value it is, for messages that must not show its content.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Ok => "OK",
+            Value::Simple(_) => "simple string",
+            Value::Bulk(_) => "bulk string",
+            Value::Integer(_) => "integer",
+            Value::Double(_) => "double",
+            Value::Boolean(_) => "boolean",
+            Value::BigNumber(_) => "big number",
+            Value::Verbatim { .. } => "verbatim string",
+            Value::Array(_) => "array",
+            Value::Set(_) => "set",
+            Value::Map(_) => "map",
+            Value::Error(_) => "error",
+        }
+    }
+}
+
 /// An error reply: a code such as `WRONGTYPE`, and a text.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ServerError {
