@@ -6,5 +6,6 @@ mod proto;
 pub use error::{Error, Misuse, Result};
 pub use proto::addr::NodeAddr;
 pub use proto::outcome::{Certainty, Failure, Reason};
+pub use proto::refresh::RefreshCause;
 pub use proto::slot::Slot;
 pub use proto::value::{ServerError, Value};

@@ -14,9 +14,13 @@ pub(crate) mod resp;
 
 pub(crate) mod backoff;
 pub(crate) mod redirect;
+pub(crate) mod refresh;
+pub(crate) mod topology;
 pub(crate) mod unit;
 pub(crate) mod verdict;
 
+pub(crate) mod cluster;
+pub(crate) mod handshake;
 pub(crate) mod inflight;
 pub(crate) mod outbox;
 pub(crate) mod queue;

@@ -169,8 +169,8 @@ pub(crate) struct Trail {
     pub(crate) attempts: u32,
     /// MOVED and ASK replies so far: what the redirect budget counts.
     pub(crate) redirects: u32,
-    /// MOVED replies since the last other answer: decides about backoff.
-    pub(crate) moved_in_a_row: u32,
+    /// The last answer was ASK: if TRYAGAIN follows, the pair is no step of a loop.
+    pub(crate) after_ask: bool,
     /// Answers that ask for a pause (TRYAGAIN, CLUSTERDOWN, LOADING, …) so far.
     pub(crate) pauses: u32,
     /// The last routing error.

@@ -1,0 +1,245 @@
+//! Handing slots over: moves, and the routes that are published together with them.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::holds::{Hold, Place};
+use super::{Barrier, Cluster, NodeKey, Role};
+use crate::proto::addr::NodeAddr;
+use crate::proto::inflight::BarrierId;
+use crate::proto::slot::{Slot, SlotSet};
+use crate::proto::unit::{Ticket, Unit};
+
+/// What one step of the coordinator changes, to be carried out in the order of the fields while no
+/// caller can route.
+#[derive(Debug)]
+pub(crate) struct Commit<T> {
+    /// Slots that a node takes over, with their units, oldest first.
+    pub(crate) take_overs: Vec<(NodeKey, SlotSet, Vec<Unit<T>>)>,
+    /// What callers see from now on; `None` if that does not change.
+    pub(crate) view: Option<View>,
+    /// Slots that a node is to give up. Whatever callers sent it before is in its inbox already.
+    pub(crate) give_ups: Vec<(NodeKey, BarrierId, SlotSet)>,
+    /// Nodes that nothing is sent to any more: they end.
+    pub(crate) retire: Vec<NodeKey>,
+}
+
+/// The routes that callers see.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct View {
+    /// For each slot the node that serves it; `None`: its units go to the coordinator.
+    pub(crate) slots: Vec<Option<NodeKey>>,
+    /// All primaries of the map.
+    pub(crate) primaries: Vec<NodeKey>,
+    /// The replicas of each primary that has any.
+    pub(crate) replicas: Vec<(NodeKey, Vec<NodeKey>)>,
+    /// Slots whose reads must go to the primary.
+    pub(crate) primary_only: Option<SlotSet>,
+    /// Every node by its address, for commands that name their node.
+    pub(crate) addrs: Vec<(NodeAddr, NodeKey)>,
+    /// A single server: keys of several slots are fine.
+    pub(crate) standalone: bool,
+}
+
+impl<T: Ticket> Cluster<T> {
+    /// Whether [`commit`](Self::commit) has something to do.
+    pub(crate) fn wants_commit(&self, now: Instant) -> bool {
+        self.dirty || self.holds.wants_release(now)
+    }
+
+    /// Releases the slots that are free to go and closes the books for what is published.
+    pub(crate) fn commit(&mut self, now: Instant) -> Commit<T> {
+        let owners = &self.owners;
+        let released = self.holds.release(now, |slot| owners[slot.index()]);
+        let mut moves: BTreeMap<NodeKey, (SlotSet, Vec<Unit<T>>)> = BTreeMap::new();
+        for (slot, to, hold) in released {
+            let (slots, units) = moves
+                .entry(to)
+                .or_insert_with(|| (SlotSet::new(), Vec::new()));
+            slots.insert(slot);
+            units.extend(hold.into_units());
+            self.asked.remove(&slot);
+            self.set_route(slot, Some(to));
+        }
+        let giving_up = std::mem::take(&mut self.giving_up);
+        let give_ups = giving_up
+            .into_iter()
+            .map(|(node, slots)| (node, self.add_barrier(node, slots.clone(), now), slots))
+            .collect();
+        self.reap(now);
+        let retire = self.start_retiring();
+        let view = std::mem::take(&mut self.dirty).then(|| self.view());
+        let take_overs = moves
+            .into_iter()
+            .map(|(to, (slots, units))| (to, slots, units))
+            .collect();
+        Commit {
+            take_overs,
+            view,
+            give_ups,
+            retire,
+        }
+    }
+
+    fn view(&self) -> View {
+        let listed = |role| {
+            let nodes = self.nodes.iter();
+            let nodes = nodes.filter(move |(_, node)| node.role == role && node.spawned);
+            nodes.map(|(key, _)| key)
+        };
+        let replicas = if self.settings.replica_reads {
+            self.usable_replicas()
+        } else {
+            Vec::new()
+        };
+        let migrating: SlotSet = self.asked.keys().copied().collect();
+        View {
+            slots: self.routes.clone(),
+            primaries: listed(Role::Primary).collect(),
+            replicas,
+            primary_only: Some(migrating).filter(|slots| !slots.is_empty()),
+            addrs: self
+                .nodes
+                .names()
+                .filter(|(_, key)| self.is_spawned(*key))
+                .collect(),
+            standalone: self.standalone,
+        }
+    }
+
+    fn usable_replicas(&self) -> Vec<(NodeKey, Vec<NodeKey>)> {
+        let usable = |key: &NodeKey| {
+            let node = self.nodes.get(*key);
+            node.is_some_and(|node| node.spawned && node.avoid_until.is_none())
+        };
+        let shards = self.replicas.iter().map(|(&primary, replicas)| {
+            (
+                primary,
+                replicas.iter().copied().filter(usable).collect::<Vec<_>>(),
+            )
+        });
+        shards
+            .filter(|(_, replicas)| !replicas.is_empty())
+            .collect()
+    }
+
+    pub(super) fn is_spawned(&self, key: NodeKey) -> bool {
+        self.nodes.get(key).is_some_and(|node| node.spawned)
+    }
+
+    pub(super) fn set_route(&mut self, slot: Slot, to: Option<NodeKey>) {
+        if self.routes[slot.index()] != to {
+            self.routes[slot.index()] = to;
+            self.dirty = true;
+        }
+    }
+
+    /// Holds a slot: from the next commit on its units come here.
+    pub(super) fn hold(&mut self, slot: Slot) -> &mut Hold<T> {
+        self.set_route(slot, None);
+        self.holds.hold(slot)
+    }
+
+    /// Holds a slot and has everything of it brought here: what its present owner has, and what
+    /// ASK sent elsewhere, but for what is at `to` already.
+    pub(super) fn collect(&mut self, slot: Slot, from: Option<NodeKey>, to: Option<NodeKey>) {
+        self.hold(slot);
+        let asked = self.asked.get(&slot).cloned().unwrap_or_default();
+        for node in from
+            .into_iter()
+            .chain(asked.into_iter().filter(|&node| Some(node) != to))
+        {
+            self.drain(slot, node);
+        }
+    }
+
+    fn drain(&mut self, slot: Slot, node: NodeKey) {
+        if !self.is_spawned(node) {
+            return;
+        }
+        let hold = self.hold(slot);
+        if !hold.drained.contains(&node) {
+            hold.drained.push(node);
+            hold.draining += 1;
+            self.giving_up
+                .entry(node)
+                .or_insert_with(SlotSet::new)
+                .insert(slot);
+            self.dirty = true;
+        }
+    }
+
+    /// Changes the owner of a slot. A slot that moves already just gets another destination.
+    pub(super) fn change_owner(&mut self, slot: Slot, to: Option<NodeKey>) {
+        let from = std::mem::replace(&mut self.owners[slot.index()], to);
+        if from == to {
+            return;
+        }
+        let held = self.holds.contains(slot);
+        if from.is_none() && !held {
+            // Nobody served it, so there is nothing to collect.
+            return self.set_route(slot, to);
+        }
+        self.collect(slot, from.filter(|_| !held), to);
+        self.holds.check_again(slot);
+    }
+
+    fn add_barrier(&mut self, node: NodeKey, slots: SlotSet, now: Instant) -> BarrierId {
+        let id = BarrierId(self.next_barrier);
+        self.next_barrier += 1;
+        let limit = Some(now + self.settings.drain_limit);
+        self.barriers.insert(id, Barrier { node, slots, limit });
+        id
+    }
+
+    /// Barriers whose nodes kept silent for too long. Their connections are closed, which settles
+    /// what is on the wire, and so the barriers open.
+    pub(super) fn late_barriers(&mut self, now: Instant) -> Vec<NodeKey> {
+        let mut late = Vec::new();
+        for barrier in self.barriers.values_mut() {
+            if barrier.limit.is_some_and(|limit| limit <= now) {
+                barrier.limit = None;
+                late.push(barrier.node);
+            }
+        }
+        late.dedup();
+        late
+    }
+
+    /// A node gave up what it had queued.
+    pub(super) fn extracted(&mut self, id: BarrierId, units: Vec<Unit<T>>, now: Instant) {
+        let from = self.barriers.get(&id).map(|barrier| barrier.node);
+        for unit in units {
+            self.divide_by_slot(unit, |cluster, piece| {
+                let Some(slot) = piece.slot(0) else {
+                    return cluster.dispatch(piece, now);
+                };
+                let place = cluster.place_of(slot, from, Place::Extracted);
+                match cluster.holds.get_mut(slot) {
+                    Some(hold) => hold.push(place, piece),
+                    None => cluster.dispatch(piece, now),
+                }
+            });
+        }
+        self.watch_deadlines(now);
+    }
+
+    /// Where in a hold a unit from this node goes: what ASK sent away is the oldest.
+    pub(super) fn place_of(&self, slot: Slot, from: Option<NodeKey>, usual: Place) -> Place {
+        let asked = self.asked.get(&slot);
+        let was_asked = asked.is_some_and(|nodes| from.is_some_and(|from| nodes.contains(&from)));
+        if was_asked { Place::Asked } else { usual }
+    }
+
+    pub(super) fn cleared(&mut self, id: BarrierId) {
+        let Some(barrier) = self.barriers.remove(&id) else {
+            return;
+        };
+        for slot in barrier.slots.iter() {
+            if let Some(hold) = self.holds.get_mut(slot) {
+                hold.draining -= 1;
+                self.holds.check_again(slot);
+            }
+        }
+    }
+}

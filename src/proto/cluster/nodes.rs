@@ -1,0 +1,127 @@
+//! The nodes that the coordinator knows, by every name they go by.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use crate::proto::addr::NodeAddr;
+
+/// Names a node for as long as this client knows it. A node that leaves and comes back at the
+/// same address is a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct NodeKey(pub(crate) u32);
+
+impl NodeKey {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What is known about a node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) addr: NodeAddr,
+    /// Whether the last map names it, and as what.
+    pub(crate) role: Role,
+    pub(crate) health: Health,
+    /// Its threads run.
+    pub(crate) spawned: bool,
+    /// Until when reads avoid this replica.
+    pub(crate) avoid_until: Option<Instant>,
+    /// Until when it is kept although the map does not name it: a redirect did.
+    pub(crate) linger_until: Option<Instant>,
+}
+
+/// What the map says of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It serves slots.
+    Primary,
+    /// It copies a primary.
+    Replica,
+    /// A redirect named it, the map does not (yet).
+    Unlisted,
+}
+
+/// How its connection does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// Not tried yet.
+    Unknown,
+    /// Connected.
+    Up,
+    /// The connection was lost, or cannot be made.
+    Failing,
+}
+
+/// All nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    nodes: HashMap<NodeKey, Node>,
+    names: HashMap<NodeAddr, NodeKey>,
+    next: u32,
+}
+
+impl Nodes {
+    pub(crate) fn get(&self, key: NodeKey) -> Option<&Node> {
+        self.nodes.get(&key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: NodeKey) -> Option<&mut Node> {
+        self.nodes.get_mut(&key)
+    }
+
+    pub(crate) fn find(&self, addr: &NodeAddr) -> Option<NodeKey> {
+        self.names.get(addr).copied()
+    }
+
+    /// The node of this address; a new one if nobody named it before.
+    pub(crate) fn get_or_create(&mut self, addr: &NodeAddr) -> NodeKey {
+        if let Some(key) = self.find(addr) {
+            return key;
+        }
+        let key = NodeKey(self.next);
+        self.next += 1;
+        let node = Node {
+            addr: addr.clone(),
+            role: Role::Unlisted,
+            health: Health::Unknown,
+            spawned: false,
+            avoid_until: None,
+            linger_until: None,
+        };
+        self.nodes.insert(key, node);
+        self.names.insert(addr.clone(), key);
+        key
+    }
+
+    /// Every name with its node.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (NodeAddr, NodeKey)> + '_ {
+        self.names.iter().map(|(name, &key)| (name.clone(), key))
+    }
+
+    /// Lets a node go by another name, too.
+    pub(crate) fn add_alias(&mut self, key: NodeKey, alias: &NodeAddr) {
+        self.names.entry(alias.clone()).or_insert(key);
+    }
+
+    /// Forgets the names of a node, so that the same address is a new node from now on.
+    pub(crate) fn unname(&mut self, key: NodeKey) {
+        self.names.retain(|_, named| *named != key);
+    }
+
+    pub(crate) fn remove(&mut self, key: NodeKey) -> Option<Node> {
+        self.unname(key);
+        self.nodes.remove(&key)
+    }
+
+    /// All of them, in the order in which they became known.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeKey, &Node)> {
+        let mut all: Vec<_> = self.nodes.iter().map(|(&key, node)| (key, node)).collect();
+        all.sort_by_key(|&(key, _)| key);
+        all.into_iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (NodeKey, &mut Node)> {
+        self.nodes.iter_mut().map(|(&key, node)| (key, node))
+    }
+}
