@@ -38,6 +38,15 @@ struct Entry<T> {
     replies: Vec<Reply>,
 }
 
+/// Somebody waits until nothing of these slots is in flight.
+#[derive(Debug)]
+struct Barrier {
+    id: BarrierId,
+    slots: SlotSet,
+    /// The number behind the last entry that it waits for.
+    until: u64,
+}
+
 /// The written units of one connection.
 #[derive(Debug)]
 pub(crate) struct Inflight<T> {
@@ -48,10 +57,11 @@ pub(crate) struct Inflight<T> {
     gone: u64,
     /// Bytes of this connection's stream that were handed out for writing.
     staged: u64,
-    /// Barriers with the number behind the last entry they wait for; in no order.
-    barriers: Vec<(u64, BarrierId)>,
-    /// Commands that wait for replies.
+    /// In no order.
+    barriers: Vec<Barrier>,
+    /// Commands that wait for replies, and the bytes that are kept for them.
     commands: usize,
+    bytes: usize,
     /// Replies taken so far, on all connections: tells a slow node from a silent one.
     answered: u64,
 }
@@ -65,6 +75,7 @@ impl<T: Ticket> Inflight<T> {
             staged: 0,
             barriers: Vec::new(),
             commands: 0,
+            bytes: 0,
             answered: 0,
         }
     }
@@ -77,6 +88,11 @@ impl<T: Ticket> Inflight<T> {
     /// Commands that wait for replies.
     pub(crate) fn commands(&self) -> usize {
         self.commands
+    }
+
+    /// Bytes that are kept in case they must be sent again.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -101,6 +117,7 @@ impl<T: Ticket> Inflight<T> {
     pub(crate) fn push(&mut self, unit: Unit<T>, bytes: usize) {
         self.staged += bytes as u64;
         self.commands += unit.commands();
+        self.bytes += unit.bytes().len();
         let replies = match &unit.body {
             Body::Chain { members, .. } => Vec::with_capacity(members + 2),
             Body::One(..) | Body::Part(..) => Vec::new(),
@@ -222,36 +239,42 @@ impl<T: Ticket> Inflight<T> {
     }
 
     /// Asks to be told when every unit of these slots that is on the wire now has left.
-    pub(crate) fn add_barrier(&mut self, id: BarrierId, slots: &SlotSet) {
-        // Callers that have gone do not care about order any more.
+    pub(crate) fn add_barrier(&mut self, id: BarrierId, slots: SlotSet) {
+        let until = self.last_of(&slots);
+        self.barriers.push(Barrier { id, slots, until });
+    }
+
+    /// The number behind the last entry of these slots whose caller still waits. Callers that have
+    /// gone do not care about order any more.
+    fn last_of(&self, slots: &SlotSet) -> u64 {
         let last = self.entries.iter().rposition(|entry| {
             entry.unit.touches(|slot| slots.contains(slot)) && !entry.unit.ticket.is_dead()
         });
-        let until = last.map_or(0, |index| self.gone + index as u64 + 1);
-        self.barriers.push((until, id));
+        last.map_or(0, |index| self.gone + index as u64 + 1)
     }
 
     /// The barriers that nothing holds up any more.
     pub(crate) fn cleared(&mut self) -> Vec<BarrierId> {
         let mut cleared = Vec::new();
         let gone = self.gone;
-        self.barriers.retain(|&(until, id)| {
-            let holds = until > gone;
+        self.barriers.retain(|barrier| {
+            let holds = barrier.until > gone;
             if !holds {
-                cleared.push(id);
+                cleared.push(barrier.id);
             }
             holds
         });
         cleared
     }
 
-    /// Looks at an open barrier again after callers have gone: a unit that nobody waits for holds
+    /// Looks at open barriers again after callers have gone: a unit that nobody waits for holds
     /// nothing up.
-    pub(crate) fn recheck_barrier(&mut self, id: BarrierId, slots: &SlotSet) {
-        if let Some(index) = self.barriers.iter().position(|&(_, barrier)| barrier == id) {
-            self.barriers.swap_remove(index);
-            self.add_barrier(id, slots);
+    pub(crate) fn recheck_barriers(&mut self) {
+        let mut barriers = std::mem::take(&mut self.barriers);
+        for barrier in &mut barriers {
+            barrier.until = self.last_of(&barrier.slots);
         }
+        self.barriers = barriers;
     }
 
     /// Ends the connection, of whose stream `written` bytes went to the kernel. Barriers open by
@@ -266,7 +289,7 @@ impl<T: Ticket> Inflight<T> {
             let sent = sent_places(&entry, written);
             leave(entry.unit, sent, why, retry_reads, &self.node, &mut left);
         }
-        (self.staged, self.commands) = (0, 0);
+        (self.staged, self.commands, self.bytes) = (0, 0, 0);
         left
     }
 }

@@ -65,6 +65,11 @@ impl<T: Ticket> Outbox<T> {
         self.queue.commands()
     }
 
+    /// Bytes that wait.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.queue.bytes()
+    }
+
     pub(crate) fn is_connected(&self) -> bool {
         matches!(self.link, Link::Up(_))
     }

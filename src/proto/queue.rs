@@ -14,6 +14,8 @@ pub(crate) struct Queue<T> {
     units: VecDeque<Unit<T>>,
     /// Commands in `units`, dead ones included.
     commands: usize,
+    /// Bytes in `units`, dead ones included.
+    bytes: usize,
     /// Callers that told us they have gone, whose units were not met yet.
     dead_hint: usize,
 }
@@ -32,6 +34,11 @@ impl<T: Ticket> Queue<T> {
         self.commands.saturating_sub(self.dead_hint)
     }
 
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.units.is_empty()
     }
@@ -39,7 +46,7 @@ impl<T: Ticket> Queue<T> {
     /// Adds a unit behind all others; one whose caller has gone is dropped.
     pub(crate) fn push(&mut self, unit: Unit<T>) {
         if !unit.ticket.is_dead() {
-            self.commands += unit.commands();
+            self.count_in(&unit);
             self.units.push_back(unit);
         }
         self.check();
@@ -49,7 +56,7 @@ impl<T: Ticket> Queue<T> {
     pub(crate) fn requeue(&mut self, units: Vec<Unit<T>>) {
         for unit in units.into_iter().rev() {
             if !unit.ticket.is_dead() {
-                self.commands += unit.commands();
+                self.count_in(&unit);
                 self.units.push_front(unit);
             }
         }
@@ -62,11 +69,11 @@ impl<T: Ticket> Queue<T> {
         loop {
             let front = self.units.front_mut()?;
             if let Some(piece) = front.split_bytes(limit) {
-                self.commands -= piece.commands();
+                self.count_out(&piece);
                 return Some(piece);
             }
             let unit = self.units.pop_front()?;
-            self.commands -= unit.commands();
+            self.count_out(&unit);
             if !unit.ticket.is_dead() {
                 return Some(unit);
             }
@@ -98,8 +105,7 @@ impl<T: Ticket> Queue<T> {
             });
         }
         self.units = kept;
-        self.dead_hint = 0;
-        self.commands = self.units.iter().map(Unit::commands).sum();
+        self.recount();
         taken.iter_mut().for_each(|unit| unit.asking = false);
         self.check();
         taken
@@ -117,16 +123,36 @@ impl<T: Ticket> Queue<T> {
     /// Removes all units whose callers have gone.
     pub(crate) fn sweep(&mut self) {
         self.units.retain(|unit| !unit.ticket.is_dead());
+        self.recount();
+        self.check();
+    }
+
+    fn count_in(&mut self, unit: &Unit<T>) {
+        self.commands += unit.commands();
+        self.bytes += unit.bytes().len();
+    }
+
+    fn count_out(&mut self, unit: &Unit<T>) {
+        self.commands -= unit.commands();
+        self.bytes -= unit.bytes().len();
+    }
+
+    fn recount(&mut self) {
         self.dead_hint = 0;
         self.commands = self.units.iter().map(Unit::commands).sum();
-        self.check();
+        self.bytes = self.units.iter().map(|unit| unit.bytes().len()).sum();
     }
 
     fn check(&self) {
         // Walking the queue on each call would hide every growth fault behind the check itself.
         if cfg!(debug_assertions) && self.units.len() <= 64 {
             let walked: usize = self.units.iter().map(Unit::commands).sum();
-            assert_eq!(walked, self.commands, "the counter agrees with the queue");
+            let bytes: usize = self.units.iter().map(|unit| unit.bytes().len()).sum();
+            assert_eq!(
+                (walked, bytes),
+                (self.commands, self.bytes),
+                "counters agree with the queue"
+            );
         }
     }
 }
