@@ -25,6 +25,7 @@ impl<T: Ticket> Queue<T> {
         Self {
             units: VecDeque::new(),
             commands: 0,
+            bytes: 0,
             dead_hint: 0,
         }
     }
