@@ -158,7 +158,7 @@ impl Decoder {
                         return Ok(None);
                     };
                     self.stage = Stage::Line;
-                    // By far the most common one is built in place; each move of a value counts here.
+                    // The usual one is built in place: each move of a value counts here.
                     let value = match text {
                         Text::Bulk => Value::Bulk(string.to_vec()),
                         _ => text.into_value(string.to_vec())?,
