@@ -1,8 +1,10 @@
 //! A blocking Redis Cluster client.
 
+mod convert;
 mod error;
 mod proto;
 
+pub use convert::{Args, FromValue, ToArgs};
 pub use error::{Error, Misuse, Result};
 pub use proto::addr::NodeAddr;
 pub use proto::outcome::{Certainty, Failure, Reason};
