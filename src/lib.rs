@@ -1,9 +1,13 @@
 //! A blocking Redis Cluster client.
 
+mod client;
+mod cmd;
 mod convert;
 mod error;
 mod proto;
 
+pub use client::Client;
+pub use cmd::{Cmd, Route, cmd};
 pub use convert::{Args, FromValue, ToArgs};
 pub use error::{Error, Misuse, Result};
 pub use proto::addr::NodeAddr;
