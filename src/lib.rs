@@ -2,12 +2,14 @@
 
 mod client;
 mod cmd;
+mod commands;
 mod convert;
 mod error;
 mod proto;
 
 pub use client::Client;
 pub use cmd::{Cmd, Route, cmd};
+pub use commands::Ttl;
 pub use convert::{Args, FromValue, ToArgs};
 pub use error::{Error, Misuse, Result};
 pub use proto::addr::NodeAddr;
