@@ -3,13 +3,16 @@
 mod client;
 mod cmd;
 mod commands;
+mod config;
 mod convert;
 mod error;
 mod proto;
+mod url;
 
 pub use client::Client;
 pub use cmd::{Cmd, Route, cmd};
 pub use commands::Ttl;
+pub use config::{Builder, Credentials, Maintenance, Protocol, ReadFrom, WhenFull};
 pub use convert::{Args, FromValue, ToArgs};
 pub use error::{Error, Misuse, Result};
 pub use proto::addr::NodeAddr;
