@@ -1,8 +1,19 @@
 //! A blocking Redis Cluster client.
 
+mod client;
+mod cmd;
+mod commands;
+mod config;
+mod convert;
 mod error;
 mod proto;
+mod url;
 
+pub use client::Client;
+pub use cmd::{Cmd, Route, cmd};
+pub use commands::Ttl;
+pub use config::{Builder, Credentials, Maintenance, Protocol, ReadFrom, WhenFull};
+pub use convert::{Args, FromValue, ToArgs};
 pub use error::{Error, Misuse, Result};
 pub use proto::addr::NodeAddr;
 pub use proto::outcome::{Certainty, Failure, Reason};
