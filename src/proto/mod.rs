@@ -5,6 +5,7 @@
 //! all short histories. The module imports nothing from the crate but itself.
 
 pub(crate) mod addr;
+pub(crate) mod command;
 pub(crate) mod limits;
 pub(crate) mod outcome;
 pub(crate) mod resp;
