@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! find(arguments) ──▶ &'static Spec ──▶ route   ──▶ Target: slot, any primary, all, none
-//!                                  ├──▶ access   ──▶ may a replica run it, may it be repeated
-//!                                  └──▶ blocking ──▶ how long it may keep its connection
+//!       │ None                     ├──▶ access   ──▶ may a replica run it, may it be repeated
+//!       ▼                          └──▶ blocking ──▶ how long it may keep its connection
+//! COMMAND INFO, once ──▶ DynamicSpec (the same questions)
 //! ```
 //!
 //! The table holds every command of Redis 7.0 and 8.2 and Valkey 9.1 and is compared with these
@@ -14,6 +15,7 @@
 
 mod aggregate;
 mod blocking;
+mod dynamic;
 mod index;
 mod keys;
 mod spec;
@@ -21,6 +23,7 @@ mod table;
 
 pub(crate) use aggregate::Aggregate;
 pub(crate) use blocking::Blocking;
+pub(crate) use dynamic::DynamicSpec;
 pub(crate) use index::{find, lookup};
 pub(crate) use spec::{Access, CrossSlot, Spec, Target};
 
