@@ -1,6 +1,8 @@
 //! A blocking Redis Cluster client.
 
 mod error;
+#[doc(hidden)]
+pub mod internals;
 mod proto;
 
 pub use error::{Error, Misuse, Result};
