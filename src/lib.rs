@@ -6,6 +6,8 @@ mod commands;
 mod config;
 mod convert;
 mod error;
+#[doc(hidden)]
+pub mod internals;
 mod proto;
 mod url;
 
