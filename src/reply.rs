@@ -94,11 +94,23 @@ impl Cell {
             1 => Places::One(Place::Queued),
             _ => Places::Many((0..places).map(|_| Place::Queued).collect()),
         };
-        let state =
-            State { places: list, open: places, gone: false, homes: Homes::None, note: None };
-        let cell = Arc::new(Cell { state: Mutex::new(state), done: Condvar::new() });
+        let state = State {
+            places: list,
+            open: places,
+            gone: false,
+            homes: Homes::None,
+            note: None,
+        };
+        let cell = Arc::new(Cell {
+            state: Mutex::new(state),
+            done: Condvar::new(),
+        });
         let count = u32::try_from(places).expect("a pipeline is shorter than four billion");
-        let settler = Settler { cell: Arc::clone(&cell), first: 0, places: count };
+        let settler = Settler {
+            cell: Arc::clone(&cell),
+            first: 0,
+            places: count,
+        };
         (cell, settler)
     }
 
@@ -167,7 +179,9 @@ impl Cell {
 
 /// How a place ends whose caller gives up. What is known of its last answer is kept.
 fn given_up(why: Reason, certainty: Certainty, note: Option<&Failure>) -> Box<Failure> {
-    let Some(note) = note else { return Failure::new(why, certainty) };
+    let Some(note) = note else {
+        return Failure::new(why, certainty);
+    };
     let mut failure = Box::new(note.clone());
     match certainty {
         // Claimed again since the note was written.
@@ -232,6 +246,11 @@ impl State {
 }
 
 impl Settler {
+    /// How many places it settles.
+    pub(crate) fn places(&self) -> usize {
+        self.places as usize
+    }
+
     /// Ends its only place.
     pub(crate) fn settle(mut self, outcome: Outcome) {
         debug_assert_eq!(self.places, 1, "one outcome per place");
@@ -240,7 +259,11 @@ impl Settler {
 
     /// Ends its places, in order.
     pub(crate) fn settle_run(mut self, outcomes: Vec<Outcome>) {
-        debug_assert_eq!(self.places as usize, outcomes.len(), "one outcome per place");
+        debug_assert_eq!(
+            self.places as usize,
+            outcomes.len(),
+            "one outcome per place"
+        );
         self.end(outcomes.into_iter());
     }
 
@@ -273,7 +296,11 @@ impl Ticket for Settler {
     fn split_front(&mut self, places: usize) -> Self {
         let places = places as u32;
         debug_assert!(places < self.places, "both halves hold something");
-        let front = Settler { cell: Arc::clone(&self.cell), first: self.first, places };
+        let front = Settler {
+            cell: Arc::clone(&self.cell),
+            first: self.first,
+            places,
+        };
         self.first += places;
         self.places -= places;
         front
@@ -368,6 +395,9 @@ mod tests {
         drop(settler);
         let outcomes = cell.take();
         assert_eq!(outcomes[0], Ok(Value::Ok));
-        assert_eq!(outcomes[1].as_ref().unwrap_err().certainty(), Certainty::NotSent);
+        assert_eq!(
+            outcomes[1].as_ref().unwrap_err().certainty(),
+            Certainty::NotSent
+        );
     }
 }

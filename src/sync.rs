@@ -36,7 +36,9 @@ mod modelled {
         }
 
         pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-            replace(guard, |guard| self.0.wait(guard).expect("no thread panics in a model"));
+            replace(guard, |guard| {
+                self.0.wait(guard).expect("no thread panics in a model")
+            });
         }
 
         /// loom knows no time: deadlines are modelled as calls of `expire`.

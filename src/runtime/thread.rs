@@ -14,7 +14,9 @@ impl Thread {
     /// Starts a thread called `reslot-<name>`.
     pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let handle = Builder::new().name(format!("reslot-{name}")).spawn(run)?;
-        Ok(Self { handle: Some(handle) })
+        Ok(Self {
+            handle: Some(handle),
+        })
     }
 
     /// Whether it has ended.

@@ -158,7 +158,10 @@ pub(crate) fn is_slice(error: &io::Error) -> bool {
 
 fn split(stream: TcpStream) -> io::Result<Connection> {
     let write = TcpWrite(stream.try_clone()?);
-    Ok(Connection { read: Box::new(TcpRead(stream)), write: Box::new(write) })
+    Ok(Connection {
+        read: Box::new(TcpRead(stream)),
+        write: Box::new(write),
+    })
 }
 
 struct TcpRead(TcpStream);
