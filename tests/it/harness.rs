@@ -1,0 +1,3 @@
+//! The test harnesses test themselves, without the library.
+
+mod real;
