@@ -224,18 +224,24 @@ impl<T: Ticket> Inflight<T> {
     }
 
     fn split_front(&mut self, places: usize) -> Unit<T> {
-        self.entries
+        let entry = self
+            .entries
             .front_mut()
-            .expect("the caller has seen the front")
-            .unit
-            .split_front(places)
+            .expect("the caller has seen the front");
+        let front = entry.unit.split_front(places);
+        self.bytes -= front.bytes().len();
+        front
     }
 
     fn pop(&mut self) -> Entry<T> {
         self.gone += 1;
-        self.entries
+        let entry = self
+            .entries
             .pop_front()
-            .expect("the caller has seen the front")
+            .expect("the caller has seen the front");
+        self.bytes -= entry.unit.bytes().len();
+        debug_assert!(!self.entries.is_empty() || (self.commands, self.bytes) == (0, 0));
+        entry
     }
 
     /// Asks to be told when every unit of these slots that is on the wire now has left.
