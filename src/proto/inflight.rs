@@ -224,18 +224,19 @@ impl<T: Ticket> Inflight<T> {
     }
 
     fn split_front(&mut self, places: usize) -> Unit<T> {
-        self.entries
-            .front_mut()
-            .expect("the caller has seen the front")
-            .unit
-            .split_front(places)
+        let entry = self.entries.front_mut();
+        let entry = entry.expect("the caller has seen the front");
+        let front = entry.unit.split_front(places);
+        self.bytes -= front.bytes().len();
+        front
     }
 
     fn pop(&mut self) -> Entry<T> {
+        let entry = self.entries.pop_front();
+        let entry = entry.expect("the caller has seen the front");
         self.gone += 1;
-        self.entries
-            .pop_front()
-            .expect("the caller has seen the front")
+        self.bytes -= entry.unit.bytes().len();
+        entry
     }
 
     /// Asks to be told when every unit of these slots that is on the wire now has left.

@@ -6,11 +6,12 @@
 use super::addr::NodeAddr;
 use super::outcome::{Certainty, Failure, Outcome, Reason};
 use super::redirect::{Redirect, certainty_of};
+use super::resp::fault::ReplyLimit;
 use super::unit::{Target, Ticket, Unit};
 use super::value::{ServerError, Value};
 
 /// A reply, or the name of the limit that it exceeds.
-pub(crate) type Reply = Result<Value, &'static str>;
+pub(crate) type Reply = Result<Value, ReplyLimit>;
 
 /// What follows from replies.
 #[derive(Debug)]
@@ -98,7 +99,7 @@ pub(crate) fn outcome_of<T>(
         Ok(value) => Ok(value),
         Err(limit) => {
             let mut failure = sent_failure(unit, place, Reason::ReplyLimit, node);
-            failure.cause = Some(ServerError::new(limit));
+            failure.cause = Some(ServerError::new(limit.to_string()));
             Err(failure)
         }
     }
