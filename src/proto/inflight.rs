@@ -340,6 +340,13 @@ fn leave<T: Ticket>(
         if was_sent && !repeatable {
             settle_unknown(piece, why, node, left);
         } else if piece.ticket.release() {
+            if was_sent {
+                // It goes back to a queue, but nobody may call it unsent.
+                piece.trail_mut().lost = true;
+                piece
+                    .ticket
+                    .note(piece.failure(Reason::Timeout, Some(node)));
+            }
             left.retry.push(piece);
         }
     }

@@ -566,6 +566,9 @@ fn finish(mut stream: Stream, written: usize, retry_reads: bool, wanted: impl Fn
     for unit in left.retry {
         for place in unit.ticket.places() {
             assert!(!ledger.place(place).claimed, "it can be cancelled again");
+            let sent = stream.places[place].0 <= written;
+            let certainty = unit.failure(Reason::Closed, None).certainty();
+            assert_eq!(certainty == Certainty::Unknown, sent, "a read may have run");
         }
         ledger.discard(unit.ticket);
     }
