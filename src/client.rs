@@ -21,9 +21,9 @@ use crate::request::{Plan, Request};
 use crate::runtime::clock;
 use crate::runtime::coordinator::{Control, CoordinatorHandle};
 use crate::runtime::dial::Dialer;
-use crate::runtime::node::NodeMessage;
 use crate::runtime::routes::{Pick, Routes};
 use crate::runtime::transport::{Tcp, Transport};
+use crate::runtime::wire::NodeMessage;
 use crate::stats::Stats;
 use crate::sync::Mutex;
 

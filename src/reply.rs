@@ -241,7 +241,8 @@ impl Homes {
 impl State {
     fn range(&mut self, first: u32, places: u32) -> &mut [Place] {
         let range = first as usize..(first + places) as usize;
-        &mut self.places.as_mut()[range]
+        // Empty once the caller has taken the outcomes: late ends find nothing to do.
+        self.places.as_mut().get_mut(range).unwrap_or_default()
     }
 }
 

@@ -224,23 +224,18 @@ impl<T: Ticket> Inflight<T> {
     }
 
     fn split_front(&mut self, places: usize) -> Unit<T> {
-        let entry = self
-            .entries
-            .front_mut()
-            .expect("the caller has seen the front");
+        let entry = self.entries.front_mut();
+        let entry = entry.expect("the caller has seen the front");
         let front = entry.unit.split_front(places);
         self.bytes -= front.bytes().len();
         front
     }
 
     fn pop(&mut self) -> Entry<T> {
+        let entry = self.entries.pop_front();
+        let entry = entry.expect("the caller has seen the front");
         self.gone += 1;
-        let entry = self
-            .entries
-            .pop_front()
-            .expect("the caller has seen the front");
         self.bytes -= entry.unit.bytes().len();
-        debug_assert!(!self.entries.is_empty() || (self.commands, self.bytes) == (0, 0));
         entry
     }
 
@@ -345,6 +340,13 @@ fn leave<T: Ticket>(
         if was_sent && !repeatable {
             settle_unknown(piece, why, node, left);
         } else if piece.ticket.release() {
+            if was_sent {
+                // It goes back to a queue, but nobody may call it unsent.
+                piece.trail_mut().lost = true;
+                piece
+                    .ticket
+                    .note(piece.failure(Reason::Timeout, Some(node)));
+            }
             left.retry.push(piece);
         }
     }

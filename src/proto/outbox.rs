@@ -12,7 +12,7 @@ use super::inflight::Inflight;
 use super::limits;
 use super::outcome::{Outcome, Reason};
 use super::queue::Queue;
-use super::slot::SlotSet;
+use super::slot::{Slot, SlotSet};
 use super::unit::{Bytes, Ticket, Unit};
 
 /// `ASKING` as a command.
@@ -25,6 +25,8 @@ pub(crate) struct Outbox<T> {
     link: Link,
     /// Slots that left this node: units that still arrive for them are passed back, not written.
     given_away: Option<SlotSet>,
+    /// Those of them that ASK has sent units of since: they are meant for this node all the same.
+    guests: Option<SlotSet>,
 }
 
 /// The connection, as the writing half sees it.
@@ -57,6 +59,7 @@ impl<T: Ticket> Outbox<T> {
             queue: Queue::new(),
             link: Link::Down,
             given_away: None,
+            guests: None,
         }
     }
 
@@ -107,34 +110,36 @@ impl<T: Ticket> Outbox<T> {
     /// Queues a unit. What belongs to a slot that was given away goes into `strays`; a unit that
     /// was sent here because of ASK is meant for this node all the same.
     pub(crate) fn submit(&mut self, unit: Unit<T>, strays: &mut Vec<Unit<T>>) {
-        match &self.given_away {
-            Some(gone) if !unit.asking && unit.touches(|slot| gone.contains(slot)) => {
-                let queue = &mut self.queue;
-                unit.divide(
-                    |target| target.slot().is_some_and(|slot| gone.contains(slot)),
-                    |away, piece| {
-                        if away {
-                            strays.push(piece)
-                        } else {
-                            queue.push(piece)
-                        }
-                    },
-                );
-            }
-            _ => self.queue.push(unit),
+        let away = |slot| contains(&self.given_away, slot);
+        if self.given_away.is_none() || !unit.touches(away) {
+            return self.queue.push(unit);
         }
+        if unit.asking {
+            let guests = self.guests.get_or_insert_with(SlotSet::new);
+            unit.slot(0)
+                .into_iter()
+                .for_each(|slot| guests.insert(slot));
+            return self.queue.push(unit);
+        }
+        let queue = &mut self.queue;
+        unit.divide(
+            |target| target.slot().is_some_and(away),
+            |away, piece| {
+                if away {
+                    strays.push(piece)
+                } else {
+                    queue.push(piece)
+                }
+            },
+        );
     }
 
     /// This node takes over `slots`, whose units come with it, oldest first. Everything that is
     /// queued here for them is older: it was sent here by ASK, or is a remainder from an earlier
     /// time as owner. So they go behind.
     pub(crate) fn take_over(&mut self, slots: &SlotSet, units: Vec<Unit<T>>) {
-        if let Some(gone) = &mut self.given_away {
-            gone.subtract(slots);
-            if gone.is_empty() {
-                self.given_away = None;
-            }
-        }
+        subtract(&mut self.given_away, slots);
+        subtract(&mut self.guests, slots);
         units.into_iter().for_each(|unit| self.queue.push(unit));
     }
 
@@ -143,6 +148,7 @@ impl<T: Ticket> Outbox<T> {
         self.given_away
             .get_or_insert_with(SlotSet::new)
             .extend(slots);
+        subtract(&mut self.guests, slots);
         self.queue.extract(slots)
     }
 
@@ -247,15 +253,12 @@ impl<T: Ticket> Outbox<T> {
         let written = self.stream().map_or(0, |stream| stream.written);
         self.link = Link::Down;
         let left = inflight.lose(written, why, retry_reads);
-        let mut strays: Vec<Unit<T>> = Vec::new();
-        let mut back = Vec::new();
-        // A unit that came by ASK goes back as a plain one if its slot left this node: the prefix
-        // belongs to one send to one node.
+        let (mut strays, mut back) = (Vec::new(), Vec::new());
         for unit in left.retry {
+            let asking = unit.asking;
             let away = |slot| {
-                self.given_away
-                    .as_ref()
-                    .is_some_and(|gone| gone.contains(slot))
+                let guest = asking && contains(&self.guests, slot);
+                contains(&self.given_away, slot) && !guest
             };
             unit.divide(
                 |target| target.slot().is_some_and(away),
@@ -268,7 +271,6 @@ impl<T: Ticket> Outbox<T> {
                 },
             );
         }
-        strays.iter_mut().for_each(|unit| unit.asking = false);
         self.queue.requeue(back);
         Disconnected {
             strays,
@@ -280,7 +282,8 @@ impl<T: Ticket> Outbox<T> {
 /// What the end of a connection brings to light, beside what is simply queued again.
 #[derive(Debug)]
 pub(crate) struct Disconnected<T> {
-    /// Units of slots that left this node, oldest first.
+    /// Units of slots that left this node, oldest first: older than all that was extracted. Those
+    /// that ASK had sent here still say so.
     pub(crate) strays: Vec<Unit<T>>,
     /// Commands that may have run.
     pub(crate) settled: Vec<(T, Outcome)>,
@@ -316,6 +319,20 @@ impl Stream {
             self.spare = small;
         } else {
             self.segments.push_back(Bytes::Own(small, 0));
+        }
+    }
+}
+
+fn contains(slots: &Option<SlotSet>, slot: Slot) -> bool {
+    slots.as_ref().is_some_and(|slots| slots.contains(slot))
+}
+
+/// Keeps an empty set out of the way of every submission.
+fn subtract(from: &mut Option<SlotSet>, slots: &SlotSet) {
+    if let Some(set) = from {
+        set.subtract(slots);
+        if set.is_empty() {
+            *from = None;
         }
     }
 }

@@ -69,7 +69,9 @@ impl<T: Ticket> Queue<T> {
     pub(crate) fn pop(&mut self, limit: usize) -> Option<Unit<T>> {
         loop {
             let front = self.units.front_mut()?;
-            if let Some(piece) = front.split_bytes(limit) {
+            // A part whose caller has gone leaves whole, not piece by piece.
+            let alive = !front.ticket.is_dead();
+            if let Some(piece) = alive.then(|| front.split_bytes(limit)).flatten() {
                 self.count_out(&piece);
                 return Some(piece);
             }

@@ -7,8 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::outcome::Failure;
-use super::slot::Slot;
+use super::slot::{Slot, SlotSet};
 use super::unit::{Batch, Body, Bytes, Facts, Target, Ticket, Unit};
+
+pub(crate) mod wire;
 
 /// What is known about each place that was handed out.
 #[derive(Clone, Default)]
@@ -71,6 +73,11 @@ impl Ledger {
             entry.cancelled = true;
             entry.proven_unsent = !entry.claimed;
         }
+    }
+
+    /// The caller of all these places goes away; those that are settled do not notice.
+    pub(crate) fn cancel_all(&self, places: Range<usize>) {
+        places.for_each(|place| self.cancel(place));
     }
 
     /// Settles every place of a ticket.
@@ -227,4 +234,40 @@ pub(crate) fn part(ledger: &Ledger, slots: &[u16]) -> Unit<TestTicket> {
 
 pub(crate) fn slot(number: u16) -> Slot {
     Slot::new(number).expect("a slot")
+}
+
+pub(crate) fn slots(numbers: &[u16]) -> SlotSet {
+    numbers.iter().map(|&number| slot(number)).collect()
+}
+
+/// How many rounds a random test makes: `usual`, or so many percent of it.
+pub(crate) fn rounds(usual: usize) -> usize {
+    let percent = std::env::var("RESLOT_TEST_ROUNDS").ok();
+    let percent = percent.map_or(100, |text| text.parse().expect("percent, as a number"));
+    (usual * percent / 100).max(1)
+}
+
+/// Runs a random test once per seed, and names the seed of the round that failed. A seed in
+/// `RESLOT_TEST_SEED` is run alone.
+pub(crate) fn for_each_seed(usual: usize, mut round: impl FnMut(u64)) {
+    struct Name(u64);
+    impl Drop for Name {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("run it alone with RESLOT_TEST_SEED={}", self.0);
+            }
+        }
+    }
+    let alone = std::env::var("RESLOT_TEST_SEED").ok();
+    let seeds = match alone {
+        Some(text) => {
+            let seed: u64 = text.parse().expect("a seed is a number");
+            seed..seed + 1
+        }
+        None => 0..rounds(usual) as u64,
+    };
+    for seed in seeds {
+        let _name = Name(seed);
+        round(seed);
+    }
 }

@@ -173,6 +173,8 @@ pub(crate) struct Trail {
     pub(crate) after_ask: bool,
     /// Answers that ask for a pause (TRYAGAIN, CLUSTERDOWN, LOADING, …) so far.
     pub(crate) pauses: u32,
+    /// It was written to a connection that was lost: that attempt may have run.
+    pub(crate) lost: bool,
     /// The last routing error.
     pub(crate) cause: Option<ServerError>,
     /// The nodes that redirected it.
@@ -280,13 +282,13 @@ impl<T> Unit<T> {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// How it fails when it ends unsent: never sent, or refused whenever it was sent.
+    /// How it fails when it ends off the wire: never sent, or refused whenever it was sent, unless
+    /// a connection was lost with it.
     pub(crate) fn failure(&self, reason: Reason, node: Option<&NodeAddr>) -> Box<Failure> {
-        let sent = self.attempts() > 0;
-        let certainty = if sent {
-            Certainty::Refused
-        } else {
-            Certainty::NotSent
+        let certainty = match &self.trail {
+            Some(trail) if trail.lost => Certainty::Unknown,
+            Some(trail) if trail.attempts > 0 => Certainty::Refused,
+            _ => Certainty::NotSent,
         };
         self.failure_with(reason, certainty, 0, node)
     }

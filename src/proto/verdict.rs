@@ -156,10 +156,11 @@ fn judge_failed_chain<T: Ticket>(
 ) {
     // If MULTI itself failed, the members ran one by one, each for itself.
     let multi_failed = matches!(replies.first(), Some(Ok(Value::Error(_)) | Err(_)));
-    let ran = multi_failed
-        && replies[1..]
-            .iter()
-            .any(|reply| !matches!(reply, Ok(Value::Error(_))));
+    let ran = if multi_failed {
+        replies[1..].iter().any(may_have_run)
+    } else {
+        certainty_of(&exec) != Certainty::Refused
+    };
     let errors: Vec<(usize, ServerError)> = replies
         .into_iter()
         .enumerate()
@@ -203,6 +204,10 @@ fn judge_failed_chain<T: Ticket>(
             }
         }
     }
+}
+
+fn may_have_run(reply: &Reply) -> bool {
+    !matches!(reply, Ok(Value::Error(error)) if certainty_of(error) == Certainty::Refused)
 }
 
 fn error_at((index, reply): (usize, Reply)) -> Option<(usize, ServerError)> {

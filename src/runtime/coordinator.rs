@@ -13,11 +13,13 @@ use crossbeam_channel::{Receiver, Select, Sender, bounded, unbounded};
 use super::clock;
 use super::dial::Dialer;
 use super::load::Amount;
-use super::node::{NodeHandle, NodeMessage, NodeSetup};
+use super::node::{NodeHandle, NodeSetup};
 use super::query;
 use super::routes::{Routes, Snapshot};
 use super::thread::Thread;
+use super::wire::NodeMessage;
 use crate::config::{Config, ReadFrom};
+use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::{Cluster, Commit, Dial, Effect, Event, NodeKey, Settings};
 use crate::proto::outcome::Reason;
 use crate::proto::unit::Unit;
@@ -217,7 +219,7 @@ impl Coordinator {
 
     fn take_parked(&mut self) {
         while let Ok(unit) = self.parked.try_recv() {
-            self.routes.parked_load.arrived(super::node::amount(&unit));
+            self.routes.parked_load.arrived(super::wire::amount(&unit));
             self.counters.parked.fetch_add(1, Ordering::Relaxed);
             self.cluster.submit(unit, clock::now());
         }
@@ -285,7 +287,7 @@ impl Coordinator {
     fn send(&self, node: NodeKey, unit: Unit<Settler>) {
         match self.nodes.get(&node) {
             Some((handle, _)) => {
-                handle.wire.load.coming(super::node::amount(&unit));
+                handle.wire.load.coming(super::wire::amount(&unit));
                 handle.submit(unit);
             }
             None => super::routes::fail(unit, Reason::NodeGone),
@@ -298,7 +300,7 @@ impl Coordinator {
         }
     }
 
-    fn spawn(&mut self, key: NodeKey, addr: crate::NodeAddr, dial: Dial) {
+    fn spawn(&mut self, key: NodeKey, addr: NodeAddr, dial: Dial) {
         let setup = NodeSetup {
             key,
             addr,

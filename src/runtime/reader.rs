@@ -13,8 +13,8 @@ use crossbeam_channel::{Receiver, Sender, select};
 
 use super::clock;
 use super::dial::{Dialer, Open};
-use super::node::{NodeMessage, Wire};
 use super::transport::{ReadHalf, is_slice, is_stopped};
+use super::wire::{NodeMessage, Wire};
 use crate::proto::backoff::{Backoff, Random};
 use crate::proto::cluster::{Event, NodeKey};
 use crate::proto::redirect::Redirect;
@@ -163,9 +163,9 @@ impl Reader {
         // these reported before the barrier is.
         let mut settled = Vec::with_capacity(answers.len());
         for answer in answers.drain(..) {
-            match self.redirected(answer, generation) {
-                Ok(event) => self.report(event),
-                Err(answer) => settled.push(answer),
+            match answer {
+                Answer::Settled(..) | Answer::Run(..) => settled.push(answer),
+                _ => self.pass_on(answer, generation),
             }
         }
         for id in wire.inflight.cleared() {
@@ -183,29 +183,25 @@ impl Reader {
         result
     }
 
-    /// The event that an answer is for the coordinator; answers for callers come back.
-    fn redirected(
-        &self,
-        answer: Answer<Settler>,
-        generation: u64,
-    ) -> Result<Event<Settler>, Answer<Settler>> {
+    /// Reports an answer that is for the coordinator.
+    fn pass_on(&self, answer: Answer<Settler>, generation: u64) {
         let from = self.key;
         match answer {
             Answer::Redirected(unit, redirect) => {
                 self.count(&redirect);
-                Ok(Event::Redirected {
+                self.report(Event::Redirected {
                     from,
                     generation,
                     unit,
                     redirect,
-                })
+                });
             }
             Answer::Learned(redirect) => {
                 self.count(&redirect);
-                Ok(Event::Learned { from, redirect })
+                self.report(Event::Learned { from, redirect });
             }
-            Answer::Confused => Ok(Event::Confused { from }),
-            Answer::Settled(..) | Answer::Run(..) => Err(answer),
+            Answer::Confused => self.report(Event::Confused { from }),
+            Answer::Settled(..) | Answer::Run(..) => self.settle(answer),
         }
     }
 

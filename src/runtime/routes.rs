@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crossbeam_channel::Sender;
 
 use super::load::{Amount, Load, NoRoom};
-use super::node::{NodeHandle, amount};
+use super::node::NodeHandle;
+use super::wire::amount;
 use crate::config::WhenFull;
 use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::{NodeKey, View};

@@ -1,5 +1,8 @@
 //! Byte streams: TCP, and pairs in memory for tests.
 
+#[cfg(test)]
+pub(crate) mod memory;
+
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};

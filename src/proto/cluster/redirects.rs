@@ -7,7 +7,7 @@ use super::{
     AVOID_REPLICA, Cluster, Effect, NodeKey, PAUSE, REDIRECT_PAUSE, Role, Target, UNLISTED_LINGER,
 };
 use crate::proto::addr::NodeAddr;
-use crate::proto::outcome::{Certainty, Reason};
+use crate::proto::outcome::Reason;
 use crate::proto::redirect::{Endpoint, Redirect};
 use crate::proto::refresh::RefreshCause;
 use crate::proto::slot::Slot;
@@ -267,7 +267,7 @@ impl<T: Ticket> Cluster<T> {
 
     /// Ends a unit by the answer that it got.
     fn surface(&mut self, unit: Unit<T>, reason: Reason, node: Option<&NodeAddr>) {
-        let failure = unit.failure_with(reason, Certainty::Refused, 0, node);
+        let failure = unit.failure(reason, node);
         self.effects.push(Effect::Settle(unit.ticket, Err(failure)));
     }
 }

@@ -24,8 +24,8 @@ mod table;
 pub(crate) use aggregate::Aggregate;
 pub(crate) use blocking::Blocking;
 pub(crate) use dynamic::DynamicSpec;
-pub(crate) use index::{find, lookup};
-pub(crate) use spec::{Access, CrossSlot, Spec, Target};
+pub(crate) use index::find;
+pub(crate) use spec::{Access, Spec, Target};
 
 #[cfg(test)]
 mod tests;
