@@ -76,7 +76,8 @@ impl Error {
         }
     }
 
-    /// Why the command failed, with all that is known; `None` for errors that concern no sent command.
+    /// Why the command failed, with all that is known; `None` for errors that concern no sent
+    /// command.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Error::Server(failure)

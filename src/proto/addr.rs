@@ -23,7 +23,8 @@ impl NodeAddr {
         }
     }
 
-    /// Splits `host:port` at the last colon, so that `::1:7000` and `[::1]:7000` name the same node.
+    /// Splits `host:port` at the last colon, so that `::1:7000` and `[::1]:7000` name the same
+    /// node.
     ///
     /// `None` if there is no colon or the port is not in 1..=65535. The host may be empty: Redis
     /// sends that for "the host you are talking to".

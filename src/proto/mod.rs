@@ -8,6 +8,7 @@ pub(crate) mod addr;
 pub(crate) mod slot;
 pub(crate) mod value;
 
+pub(crate) mod command;
 pub(crate) mod limits;
 pub(crate) mod outcome;
 pub(crate) mod resp;

@@ -83,6 +83,20 @@ impl<T> Hold<T> {
         lists.iter().map(|list| list.len()).sum()
     }
 
+    fn forget_dead(&mut self)
+    where
+        T: Ticket,
+    {
+        for list in [
+            &mut self.asked,
+            &mut self.returned,
+            &mut self.extracted,
+            &mut self.parked,
+        ] {
+            list.retain(|unit| !unit.ticket.is_dead());
+        }
+    }
+
     /// Takes out what nobody waits for any more.
     fn expire(&mut self, now: Instant, expired: &mut Vec<Unit<T>>)
     where
@@ -192,6 +206,11 @@ impl<T: Ticket> Holds<T> {
             .values_mut()
             .for_each(|hold| hold.expire(now, &mut expired));
         expired
+    }
+
+    /// Drops the units whose callers have gone.
+    pub(crate) fn forget_dead(&mut self) {
+        self.slots.values_mut().for_each(Hold::forget_dead);
     }
 
     /// Units that are held.

@@ -27,7 +27,7 @@ mod topology;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-pub(crate) use commit::Commit;
+pub(crate) use commit::{Commit, View};
 use holds::{Holds, Place};
 use nodes::Nodes;
 pub(crate) use nodes::{Health, NodeKey, Role};
@@ -340,6 +340,12 @@ impl<T: Ticket> Cluster<T> {
     /// A unit that a caller handed to the coordinator: its slot was held when it looked.
     pub(crate) fn submit(&mut self, unit: Unit<T>, now: Instant) {
         self.divide_by_slot(unit, |cluster, piece| cluster.dispatch(piece, now));
+    }
+
+    /// Callers of units that wait here have gone: their units are dropped.
+    pub(crate) fn forget_dead(&mut self) {
+        self.holds.forget_dead();
+        self.delayed.retain(|_, unit| !unit.ticket.is_dead());
     }
 
     /// Ends everything that waits here.

@@ -76,6 +76,7 @@ enum Stage {
 }
 
 /// Values that are read past. A count suffices, as their nesting does not matter.
+#[derive(Default)]
 struct Skip {
     /// How many values are still to come.
     left: u64,
@@ -138,16 +139,30 @@ impl Decoder {
                     let Some(line) = self.input.line(self.limits.line_bytes)? else {
                         return Ok(None);
                     };
-                    let token = Token::parse(line)?;
-                    self.on_token(token)?
+                    match Token::parse(line)? {
+                        Token::Scalar(_) if self.skip.is_some() => self.skipped_value(),
+                        Token::Scalar(scalar) => {
+                            let value = scalar.into_value();
+                            self.put(value)
+                        }
+                        Token::Text(text, len) => {
+                            self.on_text(text, len);
+                            None
+                        }
+                        Token::Aggregate(kind, length) => self.on_aggregate(kind, length)?,
+                    }
                 }
                 Stage::String(text, len) => {
                     let Some(string) = self.input.string(len)? else {
                         self.separate_if_large(text, len);
                         return Ok(None);
                     };
-                    let value = text.into_value(string.to_vec())?;
                     self.stage = Stage::Line;
+                    // The usual one is built in place: each move of a value counts here.
+                    let value = match text {
+                        Text::Bulk => Value::Bulk(string.to_vec()),
+                        _ => text.into_value(string.to_vec())?,
+                    };
                     self.put(value)
                 }
                 Stage::Large(_, ref body) if !body.is_whole() => return Ok(None),
@@ -166,55 +181,48 @@ impl Decoder {
         }
     }
 
-    fn on_token(&mut self, token: Token) -> Result<Option<Frame>, ProtocolError> {
-        let inside = self.skip.is_some() || !self.stack.is_empty();
-        if inside && matches!(token, Token::Aggregate(Aggregate::Push, _)) {
-            return Err(ProtocolError::NestedPush);
+    /// The header of a string.
+    #[inline]
+    fn on_text(&mut self, text: Text, len: u64) {
+        if self.skip.is_none() && len > self.limits.bulk_bytes as u64 {
+            self.give_up(ReplyLimit::BulkBytes, false);
         }
-        if self.skip.is_some() {
-            return self.skip_token(&token);
-        }
-        if let Some(limit) = self.exceeded(&token) {
-            self.give_up(&token, limit);
-            return self.skip_token(&token);
-        }
-        Ok(match token {
-            Token::Value(value) => self.put(value),
-            Token::Text(text, len) => {
-                self.stage = Stage::String(text, len as usize);
-                None
-            }
-            Token::Aggregate(Aggregate::Attribute, length) => {
-                let left = Aggregate::Attribute.values(length);
-                self.skip = (left > 0).then_some(Skip { left, then: None });
-                None
-            }
-            Token::Aggregate(kind, length) => {
-                let level = Level::open(kind, length, self.stack.len());
-                self.stack.push(level);
-                self.close_complete()
-            }
-        })
+        self.stage = match self.skip {
+            None => Stage::String(text, len as usize),
+            Some(_) => Stage::Discard(len),
+        };
     }
 
-    /// The limit that is exceeded with this token. Counts what it announces.
-    fn exceeded(&mut self, token: &Token) -> Option<ReplyLimit> {
-        match *token {
-            Token::Value(_) | Token::Aggregate(Aggregate::Attribute, _) => None,
-            Token::Text(_, len) => {
-                (len > self.limits.bulk_bytes as u64).then_some(ReplyLimit::BulkBytes)
-            }
-            Token::Aggregate(kind, length) => {
-                if self.stack.is_empty() {
-                    self.announced = 0;
-                }
-                self.announced = self.announced.saturating_add(kind.values(length));
-                if self.announced > self.limits.elements as u64 {
-                    return Some(ReplyLimit::Elements);
-                }
-                (self.stack.len() >= self.limits.depth).then_some(ReplyLimit::Depth)
-            }
+    /// The header of an aggregate.
+    fn on_aggregate(
+        &mut self,
+        kind: Aggregate,
+        length: u64,
+    ) -> Result<Option<Frame>, ProtocolError> {
+        let push = kind == Aggregate::Push;
+        if push && (self.skip.is_some() || !self.stack.is_empty()) {
+            return Err(ProtocolError::NestedPush);
         }
+        if self.skip.is_none() && kind != Aggregate::Attribute {
+            let Some(limit) = self.exceeded_by(kind.values(length)) else {
+                self.stack.push(Level::open(kind, length, self.stack.len()));
+                return Ok(self.close_complete());
+            };
+            self.give_up(limit, push);
+        }
+        self.skip_aggregate(kind, length)
+    }
+
+    /// The limit that is exceeded by one more level with so many values, which are counted.
+    fn exceeded_by(&mut self, values: u64) -> Option<ReplyLimit> {
+        if self.stack.is_empty() {
+            self.announced = 0;
+        }
+        self.announced = self.announced.saturating_add(values);
+        if self.announced > self.limits.elements as u64 {
+            return Some(ReplyLimit::Elements);
+        }
+        (self.stack.len() >= self.limits.depth).then_some(ReplyLimit::Depth)
     }
 
     /// Puts a value where it belongs; gives the frame that is complete with it.
@@ -260,12 +268,10 @@ impl Decoder {
         }
     }
 
-    /// Drops the reply that was being built; the rest of it, from this token on, is read past.
-    fn give_up(&mut self, token: &Token, limit: ReplyLimit) {
-        let push = match self.stack.first() {
-            Some(outermost) => outermost.is_push(),
-            None => matches!(token, Token::Aggregate(Aggregate::Push, _)),
-        };
+    /// Drops the reply (or push) that was being built. The rest of it is read past, from the value
+    /// on whose header exceeds the limit.
+    fn give_up(&mut self, limit: ReplyLimit, push: bool) {
+        let push = push || self.stack.first().is_some_and(Level::is_push);
         // Each level waits for the value that is being received, so that is counted once per level.
         let after: u64 = self.stack.iter().map(|level| level.left() - 1).sum();
         self.stack.clear();
@@ -275,21 +281,17 @@ impl Decoder {
         });
     }
 
-    fn skip_token(&mut self, token: &Token) -> Result<Option<Frame>, ProtocolError> {
-        match *token {
-            Token::Value(_) => return Ok(self.skipped_value()),
-            Token::Text(_, len) => self.stage = Stage::Discard(len),
-            Token::Aggregate(kind, length) => {
-                if let Some(skip) = &mut self.skip {
-                    let left = skip.left.checked_add(kind.values(length));
-                    skip.left = left.ok_or(ProtocolError::Countless)?;
-                }
-                if kind != Aggregate::Attribute {
-                    return Ok(self.skipped_value());
-                }
-            }
-        }
-        Ok(None)
+    /// Reads past an aggregate. Each attribute comes in addition to what was counted.
+    fn skip_aggregate(
+        &mut self,
+        kind: Aggregate,
+        length: u64,
+    ) -> Result<Option<Frame>, ProtocolError> {
+        let skip = self.skip.get_or_insert(Skip::default());
+        let uncounted = kind.values(length) + u64::from(kind == Aggregate::Attribute);
+        let left = skip.left.checked_add(uncounted);
+        skip.left = left.ok_or(ProtocolError::Countless)?;
+        Ok(self.skipped_value())
     }
 
     /// One value less to read past.

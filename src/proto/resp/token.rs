@@ -5,13 +5,26 @@ use crate::proto::value::{ServerError, Value};
 
 /// What a line says.
 #[derive(Debug)]
-pub(super) enum Token {
+pub(super) enum Token<'a> {
     /// A complete value.
-    Value(Value),
+    Scalar(Scalar<'a>),
     /// A string of this length follows.
     Text(Text, u64),
     /// This many elements follow; in maps and attributes, twice as many.
     Aggregate(Aggregate, u64),
+}
+
+/// A value that is one line. Nothing is allocated for it yet, as it may not be kept.
+#[derive(Debug)]
+pub(super) enum Scalar<'a> {
+    Null,
+    Ok,
+    Simple(&'a [u8]),
+    Error(&'a [u8]),
+    Integer(i64),
+    BigNumber(&'a str),
+    Double(f64),
+    Boolean(bool),
 }
 
 /// What a string with a length becomes.
@@ -33,27 +46,17 @@ pub(super) enum Aggregate {
     Attribute,
 }
 
-impl Token {
+impl<'a> Token<'a> {
     /// Reads a line, given without its end.
     #[inline]
-    pub(super) fn parse(line: &[u8]) -> Result<Self, ProtocolError> {
+    pub(super) fn parse(line: &'a [u8]) -> Result<Self, ProtocolError> {
         let Some((&kind, rest)) = line.split_first() else {
             return Err(ProtocolError::LineEnd);
         };
         Ok(match kind {
-            b'$' if rest == b"-1" => Token::Value(Value::Null),
-            b'*' if rest == b"-1" => Token::Value(Value::Null),
+            b'$' | b'*' if rest == b"-1" => Token::Scalar(Scalar::Null),
             b'$' => Token::Text(Text::Bulk, length(kind, rest)?),
             b'*' => Token::Aggregate(Aggregate::Array, length(kind, rest)?),
-            b'+' if rest == b"OK" => Token::Value(Value::Ok),
-            b'+' => Token::Value(Value::Simple(rest.to_vec())),
-            b'-' => Token::Value(Value::Error(error(rest))),
-            b':' => Token::Value(integer(rest)?),
-            b'_' if rest.is_empty() => Token::Value(Value::Null),
-            b'_' => return Err(ProtocolError::Null),
-            b'#' => Token::Value(Value::Boolean(boolean(rest)?)),
-            b',' => Token::Value(Value::Double(double(rest)?)),
-            b'(' => Token::Value(Value::BigNumber(big_number(rest)?)),
             b'!' => Token::Text(Text::Error, length(kind, rest)?),
             b'=' => match length(kind, rest)? {
                 0..4 => return Err(ProtocolError::Verbatim),
@@ -63,7 +66,7 @@ impl Token {
             b'~' => Token::Aggregate(Aggregate::Set, length(kind, rest)?),
             b'>' => Token::Aggregate(Aggregate::Push, length(kind, rest)?),
             b'|' => Token::Aggregate(Aggregate::Attribute, length(kind, rest)?),
-            _ => return Err(unknown(kind)),
+            _ => Token::Scalar(Scalar::parse(kind, rest)?),
         })
     }
 
@@ -74,6 +77,38 @@ impl Token {
             b'$' | b'*' | b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' | b'!' | b'=' | b'%'
             | b'~' | b'>' | b'|' => Ok(()),
             _ => Err(unknown(kind)),
+        }
+    }
+}
+
+impl<'a> Scalar<'a> {
+    #[inline]
+    fn parse(kind: u8, rest: &'a [u8]) -> Result<Self, ProtocolError> {
+        Ok(match kind {
+            b'+' if rest == b"OK" => Scalar::Ok,
+            b'+' => Scalar::Simple(rest),
+            b'-' => Scalar::Error(rest),
+            b':' => integer(rest)?,
+            b'_' if rest.is_empty() => Scalar::Null,
+            b'_' => return Err(ProtocolError::Null),
+            b'#' => Scalar::Boolean(boolean(rest)?),
+            b',' => Scalar::Double(double(rest)?),
+            b'(' => Scalar::BigNumber(number(rest).ok_or(ProtocolError::BigNumber)?),
+            _ => return Err(unknown(kind)),
+        })
+    }
+
+    #[inline]
+    pub(super) fn into_value(self) -> Value {
+        match self {
+            Scalar::Null => Value::Null,
+            Scalar::Ok => Value::Ok,
+            Scalar::Simple(text) => Value::Simple(text.to_vec()),
+            Scalar::Error(line) => Value::Error(error(line)),
+            Scalar::Integer(integer) => Value::Integer(integer),
+            Scalar::BigNumber(digits) => Value::BigNumber(digits.to_owned()),
+            Scalar::Double(double) => Value::Double(double),
+            Scalar::Boolean(boolean) => Value::Boolean(boolean),
         }
     }
 }
@@ -138,17 +173,12 @@ fn length(kind: u8, digits: &[u8]) -> Result<u64, ProtocolError> {
 }
 
 /// An optional sign and digits. What `i64` cannot hold becomes a big number.
-fn integer(text: &[u8]) -> Result<Value, ProtocolError> {
+fn integer(text: &[u8]) -> Result<Scalar<'_>, ProtocolError> {
     let text = number(text).ok_or(ProtocolError::Integer)?;
     Ok(match text.parse() {
-        Ok(integer) => Value::Integer(integer),
-        Err(_) => Value::BigNumber(text.to_owned()),
+        Ok(integer) => Scalar::Integer(integer),
+        Err(_) => Scalar::BigNumber(text),
     })
-}
-
-fn big_number(text: &[u8]) -> Result<String, ProtocolError> {
-    let text = number(text).ok_or(ProtocolError::BigNumber)?;
-    Ok(text.to_owned())
 }
 
 /// The text if it is an optional sign and at least one digit; without the sign if that is a plus.

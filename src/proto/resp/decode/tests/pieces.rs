@@ -8,7 +8,8 @@ pub(super) fn fixture() -> Vec<u8> {
         $12\r\nwith\r\n\r\r\n:1\0\r\n$0\r\n\r\n*0\r\n*3\r\n:1\r\n*2\r\n$1\r\na\r\n-E x\r\n$-1\r\n\
         >2\r\n+invalidate\r\n*1\r\n$1\r\nk\r\n|1\r\n+ttl\r\n:3600\r\n%2\r\n+a\r\n~2\r\n#t\r\n#f\r\n\
         $1\r\nb\r\n|0\r\n,1.5e3\r\n,-inf\r\n(3492890328409238509324850943850943825024385\r\n\
-        !10\r\nERR a\r\nbcd\r\n=8\r\ntxt:a\r\nb\r\n>0\r\n|1\r\n$4\r\na\r\nb\r\n:1\r\n%1\r\n+x\r\n*-1\r\n+end\r\n";
+        !10\r\nERR a\r\nbcd\r\n=8\r\ntxt:a\r\nb\r\n>0\r\n|1\r\n$4\r\na\r\nb\r\n:1\r\n%1\r\n+x\r\n\
+        *-1\r\n+end\r\n";
     stream.as_bytes().to_vec()
 }
 

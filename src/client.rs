@@ -1,0 +1,301 @@
+//! The client: one for all threads of a program.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::cmd::Cmd;
+use crate::config::{Builder, Config, WhenFull};
+use crate::convert::FromValue;
+use crate::error::{Error, Result};
+use crate::fan_out;
+use crate::learned::Learned;
+use crate::pending::Pending;
+use crate::pipeline::Pipeline;
+use crate::proto::outcome::Reason;
+use crate::proto::unit::{Body, Unit};
+use crate::proto::value::Value;
+use crate::reply::{Cell, Gone, Home};
+use crate::request::{Plan, Request};
+use crate::runtime::clock;
+use crate::runtime::coordinator::{Control, CoordinatorHandle};
+use crate::runtime::dial::Dialer;
+use crate::runtime::routes::{Pick, Routes};
+use crate::runtime::transport::{Tcp, Transport};
+use crate::runtime::wire::NodeMessage;
+use crate::stats::Stats;
+use crate::sync::Mutex;
+
+/// A client of a cluster, or of a single server.
+///
+/// It is cheap to clone, and all clones share the same connections: one per node, on which the
+/// commands of all threads are pipelined. Every method takes `&self` and may be called from any
+/// thread at any time.
+///
+/// Each call ends with a reply or an error within its `response_timeout` (5 s by default), which
+/// covers waiting for room, connecting, redirects, pauses and reading. Redirects (MOVED, ASK,
+/// TRYAGAIN, CLUSTERDOWN) are followed per command and never returned. A command that was written
+/// and got no reply is not sent again unless it only reads; its error says
+/// [`Certainty::Unknown`](crate::Certainty::Unknown).
+///
+/// Dropping the last clone closes the client, waiting up to a second for commands under way.
+#[derive(Clone, Debug)]
+pub struct Client {
+    core: Arc<Core>,
+}
+
+/// What all clones share.
+pub(crate) struct Core {
+    pub(crate) config: Arc<Config>,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) learned: Learned,
+    /// Taken by whoever closes the client; held by nobody else.
+    coordinator: Mutex<Option<CoordinatorHandle>>,
+    /// For what is told to the coordinator while it runs.
+    control: crossbeam_channel::Sender<Control>,
+    counters: Arc<crate::stats::ClientCounters>,
+}
+
+/// How long the end of the last clone waits for commands under way.
+const DROP_LIMIT: Duration = Duration::from_secs(1);
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("seeds", &self.config.seeds)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// Connects: asks all seeds for the map, then connects to every primary at once (unless
+    /// [`lazy`](Builder::lazy)).
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for settings that cannot be used, [`Error::Connect`] with the reason of
+    /// each seed if none of them leads to a cluster.
+    pub fn connect(self) -> Result<Client> {
+        Client::start(self.build()?)
+    }
+}
+
+impl Client {
+    /// Connects to the cluster behind a URL such as `redis://user:password@host:7000,host:7001`.
+    /// See [`Builder::from_url`] for all that a URL can say.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for a URL that cannot be used; [`Error::Connect`] with the reason of each
+    /// seed if none of them leads to a cluster.
+    pub fn connect(url: &str) -> Result<Self> {
+        Builder::from_url(url)?.connect()
+    }
+
+    /// A builder, for what a URL cannot say.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn start(config: Config) -> Result<Self> {
+        let transport = Arc::new(Tcp {
+            keepalive: config.keepalive,
+        });
+        Self::start_over(config, transport)
+    }
+
+    /// Starts over any transport.
+    pub(crate) fn start_over(config: Config, transport: Arc<dyn Transport>) -> Result<Self> {
+        let config = Arc::new(config);
+        let dialer = Arc::new(Dialer::new(Arc::clone(&config), transport));
+        let started = CoordinatorHandle::start(Arc::clone(&config), dialer);
+        let no_thread = |error| Error::Connect(vec![format!("cannot start a thread: {error}")]);
+        let (coordinator, ready) = started.map_err(no_thread)?;
+        let client = Self {
+            core: Arc::new(Core {
+                routes: Arc::clone(&coordinator.routes),
+                counters: Arc::clone(&coordinator.counters),
+                control: coordinator.control(),
+                coordinator: Mutex::new(Some(coordinator)),
+                learned: Learned::default(),
+                config,
+            }),
+        };
+        match ready.recv_timeout(client.core.config.connect_deadline) {
+            Ok(Ok(())) => Ok(client),
+            Ok(Err(reasons)) => Err(Error::Connect(reasons)),
+            Err(_) => {
+                let limit = client.core.config.connect_deadline;
+                Err(Error::Connect(vec![format!(
+                    "no seed answered within {limit:?}"
+                )]))
+            }
+        }
+    }
+
+    /// Runs any command and reads its reply as `T`.
+    ///
+    /// The client knows the keys of all commands of Redis and Valkey; see [`Cmd::key`] and
+    /// [`Cmd::route`] for others. Commands without keys go to any primary, or, where only all of
+    /// them together make sense (`DBSIZE`, `KEYS`, `FLUSHALL`, `SCRIPT LOAD`, …), to every
+    /// primary, and the replies are combined. Commands that would change the shared connection
+    /// (`SELECT`, `SUBSCRIBE`, `MULTI`, …) are refused.
+    ///
+    /// # Errors
+    /// See [`Error`]; its [`certainty`](Error::certainty) tells whether the command may have run.
+    pub fn query<T: FromValue>(&self, command: Cmd) -> Result<T> {
+        T::from_value(self.execute(command)?)
+    }
+
+    fn execute(&self, command: Cmd) -> Result<Value> {
+        let request = Request::new(command, &self.core)?;
+        let deadline = request.deadline;
+        match request.plan.clone() {
+            Plan::Shared(facts, pick) => self.core.call(request.into_body(facts), &pick, deadline),
+            Plan::FanOut(how) => fan_out::run(&self.core, &request, how),
+            Plan::Blocking(..) => Err(crate::Misuse::Refused {
+                command: "command".to_owned(),
+                why: "blocking commands are not supported yet",
+            }
+            .into()),
+        }
+    }
+
+    /// Hands a command over and does not wait for its reply. Commands for one slot that one thread
+    /// hands over execute in that order.
+    ///
+    /// Dropping the [`Pending`] does not stop the command.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the command cannot be sent this way. All other errors come from
+    /// [`Pending::wait`].
+    pub fn send<T: FromValue>(&self, command: Cmd) -> Result<Pending<T>> {
+        let name = command.name().to_owned();
+        let request = Request::new(command, &self.core)?;
+        let deadline = request.deadline;
+        let Plan::Shared(facts, pick) = request.plan.clone() else {
+            let why = "it takes more than one shared connection; use Client::query";
+            return Err(crate::Misuse::Refused { command: name, why }.into());
+        };
+        let cell = self.core.submit(request.into_body(facts), &pick, deadline);
+        Ok(Pending::new(Arc::clone(&self.core), cell, deadline))
+    }
+
+    /// Begins a pipeline: many commands for any slots, sent together, each with its own result.
+    pub fn pipeline(&self) -> Pipeline<'_> {
+        Pipeline::new(&self.core)
+    }
+
+    /// What the client has counted so far.
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+
+    /// Closes the client: new calls end with [`Error::Closed`], those under way may end within
+    /// `limit`, then all that is left ends with [`Error::Closed`]. Afterwards no thread and no
+    /// socket of the client is left. Clones are closed, too.
+    ///
+    /// A name that is being resolved at that moment cannot be interrupted and may add its time.
+    ///
+    /// # Errors
+    /// None at present; a second call does nothing.
+    pub fn close(&self, limit: Duration) -> Result<()> {
+        self.core.close(limit);
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Sends a unit with one place and waits for its end.
+    pub(crate) fn call(&self, body: Body, pick: &Pick, deadline: Option<Instant>) -> Result<Value> {
+        let cell = self.submit(body, pick, deadline);
+        self.wait(&cell, deadline);
+        Ok(cell.take_one()?)
+    }
+
+    /// Hands over a unit with one place.
+    pub(crate) fn submit(&self, body: Body, pick: &Pick, deadline: Option<Instant>) -> Arc<Cell> {
+        self.submit_as(body, pick, deadline, self.config.when_full)
+    }
+
+    pub(crate) fn submit_as(
+        &self,
+        body: Body,
+        pick: &Pick,
+        deadline: Option<Instant>,
+        when_full: WhenFull,
+    ) -> Arc<Cell> {
+        let (cell, settler) = Cell::new(1);
+        self.routes
+            .submit(Unit::new(settler, body, deadline), pick, when_full);
+        cell
+    }
+
+    /// Waits until everything is done; what is open at the deadline ends as timed out.
+    pub(crate) fn wait(&self, cell: &Cell, deadline: Option<Instant>) {
+        if !cell.wait(deadline, clock::now) {
+            self.give_up(cell, Reason::Timeout);
+        }
+    }
+
+    /// Ends what is open in a cell, and has what it leaves behind removed.
+    pub(crate) fn give_up(&self, cell: &Cell, why: Reason) -> bool {
+        let Some(Gone { homes, commands }) = cell.give_up(why) else {
+            return false;
+        };
+        let timed_out = why == Reason::Timeout;
+        let snapshot = self.routes.snapshot();
+        for home in homes {
+            match home {
+                Home::Node(key) => {
+                    if let Some(Some(node)) = snapshot.nodes.get(key.index()) {
+                        node.tell(NodeMessage::Gone {
+                            commands,
+                            timed_out,
+                        });
+                    }
+                }
+                // It may have ended, and then holds nothing.
+                Home::Coordinator => drop(self.control.send(Control::Gone)),
+            }
+        }
+        true
+    }
+
+    pub(crate) fn is_standalone(&self) -> bool {
+        self.routes.snapshot().view.standalone
+    }
+
+    fn stats(&self) -> Stats {
+        let snapshot = self.routes.snapshot();
+        let mut nodes = BTreeMap::new();
+        for node in snapshot.nodes.iter().flatten() {
+            let wire = &node.wire;
+            let in_flight = wire.state.lock().inflight.commands();
+            let (waiting, peak) = (wire.load.waiting(), wire.load.peak());
+            nodes.insert(
+                wire.addr.clone(),
+                wire.stats.snapshot(waiting, peak, in_flight),
+            );
+        }
+        self.counters.snapshot(nodes)
+    }
+
+    fn close(&self, limit: Duration) {
+        // Concurrent calls wait here for the first one to be through.
+        let mut coordinator = self.coordinator.lock();
+        if let Some(handle) = coordinator.take() {
+            let now = clock::now();
+            let limit = now
+                .checked_add(limit)
+                .unwrap_or(now + Duration::from_secs(86_400 * 365));
+            handle.tell(Control::Close { limit });
+            handle.join();
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.close(DROP_LIMIT);
+    }
+}

@@ -1,0 +1,283 @@
+//! Pipelines: many commands sent together, one result each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::client::Core;
+use crate::cmd::Cmd;
+use crate::convert::FromValue;
+use crate::error::{Error, Misuse, Result};
+use crate::proto::cluster::NodeKey;
+use crate::proto::resp::encode::Encoded;
+use crate::proto::unit::{Batch, Body, Facts, Ticket, Unit};
+use crate::proto::value::Value;
+use crate::reply::{Cell, Settler};
+use crate::request::{Plan, Request};
+use crate::runtime::clock;
+use crate::runtime::routes::{Pick, Snapshot};
+
+/// Commands for any slots and nodes, sent together.
+///
+/// A pipeline is not a transaction: each command succeeds or fails for itself, and commands of
+/// other callers may run in between. Commands of one slot execute in the order in which they were
+/// added, also if the slot moves meanwhile, unless one of them fails or is answered TRYAGAIN. A
+/// command that is redirected is sent again by itself; the others are not.
+#[derive(Debug)]
+pub struct Pipeline<'a> {
+    core: &'a Core,
+    commands: Vec<Cmd>,
+    timeout: Option<Option<Duration>>,
+}
+
+/// A command that passed all checks.
+struct Checked {
+    /// Where its result belongs.
+    index: usize,
+    encoded: Encoded,
+    facts: Facts,
+    pick: Pick,
+}
+
+impl<'a> Pipeline<'a> {
+    pub(crate) fn new(core: &'a Core) -> Self {
+        Self {
+            core,
+            commands: Vec::new(),
+            timeout: None,
+        }
+    }
+
+    /// Adds a command. What is wrong with it shows in its own result and concerns no other.
+    pub fn add(&mut self, command: Cmd) -> &mut Self {
+        self.commands.push(command);
+        self
+    }
+
+    /// Waits this long for all replies instead of the client's `response_timeout`; `None` waits
+    /// for ever. Deadlines of the single commands do not count in a pipeline.
+    pub fn timeout(&mut self, timeout: impl Into<Option<Duration>>) -> &mut Self {
+        self.timeout = Some(timeout.into());
+        self
+    }
+
+    /// How many commands it has.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Whether it has no commands.
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Sends all commands and waits for all results, in the order of the commands. At the deadline
+    /// the results that are there are kept; each other one says what is certain about it.
+    ///
+    /// # Errors
+    /// None as a whole at present: each result carries its own.
+    pub fn execute(self) -> Result<Vec<Result<Value>>> {
+        let timeout = self.timeout.unwrap_or(self.core.config.response_timeout);
+        let deadline = timeout.and_then(|timeout| clock::now().checked_add(timeout));
+        let mut results: Vec<Option<Result<Value>>> = Vec::new();
+        results.resize_with(self.commands.len(), || None);
+        let mut checked = Vec::with_capacity(self.commands.len());
+        for (index, command) in self.commands.into_iter().enumerate() {
+            match check(index, command, self.core) {
+                Ok(command) => checked.push(command),
+                Err(error) => results[index] = Some(Err(error)),
+            }
+        }
+        for (index, result) in run(self.core, checked, deadline) {
+            results[index] = Some(result);
+        }
+        Ok(results
+            .into_iter()
+            .map(|result| result.unwrap_or_else(lost))
+            .collect())
+    }
+
+    /// Sends all commands and reads all replies as `T`: a tuple, a `Vec`, or whatever else can be
+    /// made of a list.
+    ///
+    /// # Errors
+    /// The error of the first command that failed.
+    pub fn query<T: FromValue>(self) -> Result<T> {
+        let values: Result<Vec<Value>> = self.execute()?.into_iter().collect();
+        T::from_value(Value::Array(values?))
+    }
+}
+
+fn lost() -> Result<Value> {
+    Err(Error::from(crate::proto::outcome::Failure::new(
+        crate::Reason::Abandoned,
+        crate::Certainty::Unknown,
+    )))
+}
+
+fn check(index: usize, command: Cmd, core: &Core) -> Result<Checked> {
+    let name = command.name().to_owned();
+    let request = Request::new(command, core)?;
+    let refused = |why| Err(Misuse::Refused { command: name, why }.into());
+    match request.plan {
+        Plan::Shared(facts, pick) => Ok(Checked {
+            index,
+            encoded: request.encoded,
+            facts,
+            pick,
+        }),
+        Plan::Blocking(..) => refused("a blocking command would hold up the rest of a pipeline"),
+        Plan::FanOut(_) => {
+            refused("in a pipeline a command goes to one node; use Client::query for all of them")
+        }
+    }
+}
+
+/// Groups the commands by node, hands the groups over, and waits.
+fn run(
+    core: &Core,
+    commands: Vec<Checked>,
+    deadline: Option<Instant>,
+) -> Vec<(usize, Result<Value>)> {
+    if commands.is_empty() {
+        return Vec::new();
+    }
+    let snapshot = core.routes.snapshot();
+    let mut groups = Groups::default();
+    for command in commands {
+        groups.add(command, &snapshot, core);
+    }
+    let (cell, settler) = Cell::new(groups.order.len());
+    let order = groups.hand_over(core, &snapshot, settler, deadline);
+    core.wait(&cell, deadline);
+    order
+        .into_iter()
+        .zip(cell.take())
+        .map(|(at, outcome)| (at, outcome.map_err(Error::from)))
+        .collect()
+}
+
+/// Commands by the node that serves them, and those that name their node.
+#[derive(Default)]
+struct Groups {
+    parts: Vec<Part>,
+    /// The index in `parts` for each node; `None` is the coordinator.
+    at: HashMap<Option<NodeKey>, usize>,
+    /// Commands that name their node, which need not exist.
+    pinned: Vec<(Pick, Batch, usize)>,
+    order: Vec<usize>,
+}
+
+/// What goes to one node.
+struct Part {
+    key: Option<NodeKey>,
+    batch: Batch,
+    indices: Vec<usize>,
+}
+
+impl Groups {
+    fn add(&mut self, command: Checked, snapshot: &Snapshot, core: &Core) {
+        let Checked {
+            index,
+            encoded,
+            facts,
+            pick,
+        } = command;
+        self.order.push(index);
+        if matches!(pick, Pick::Node(_)) {
+            let mut batch = Batch::default();
+            batch.push(encoded.as_bytes(), facts);
+            return self.pinned.push((pick, batch, index));
+        }
+        let key = core.routes.route(snapshot, facts.target, &pick);
+        let at = *self.at.entry(key).or_insert_with(|| {
+            self.parts.push(Part {
+                key,
+                batch: Batch::default(),
+                indices: Vec::new(),
+            });
+            self.parts.len() - 1
+        });
+        self.parts[at].batch.push(encoded.as_bytes(), facts);
+        self.parts[at].indices.push(index);
+    }
+
+    /// Hands everything over and gives the index in the pipeline of each place of the cell.
+    fn hand_over(
+        self,
+        core: &Core,
+        seen: &Arc<Snapshot>,
+        settler: Settler,
+        deadline: Option<Instant>,
+    ) -> Vec<usize> {
+        let mut order = Vec::with_capacity(self.order.len());
+        let mut rest = Some(settler);
+        let mut unit = |batch: Batch| {
+            let places = batch.len();
+            let body = Body::Part(Arc::new(batch), 0..places);
+            Unit::new(take_front(&mut rest, places), body, deadline)
+        };
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for part in self.parts {
+            order.extend(part.indices);
+            parts.push((part.key, unit(part.batch)));
+        }
+        for (pick, batch, index) in self.pinned {
+            order.push(index);
+            core.routes
+                .submit(unit(batch), &pick, core.config.when_full);
+        }
+        match core.routes.submit_parts(seen, parts) {
+            Ok(late) => late.into_iter().for_each(|unit| squeeze_in(core, unit)),
+            // The routes changed since: each command looks for its own way, in order.
+            Err(parts) => parts.into_iter().for_each(|unit| {
+                unit.divide(
+                    |target| target,
+                    |_, piece| {
+                        core.routes
+                            .submit(piece, &Pick::Primary, core.config.when_full)
+                    },
+                );
+            }),
+        }
+        order
+    }
+}
+
+/// A ticket for the next so many places.
+fn take_front(rest: &mut Option<Settler>, places: usize) -> Settler {
+    let mut settler = rest
+        .take()
+        .expect("a cell has as many places as its pipeline has commands");
+    if settler.places() == places {
+        return settler;
+    }
+    let front = settler.split_front(places);
+    *rest = Some(settler);
+    front
+}
+
+/// Hands over a part that did not fit at once, piece by piece as room comes free.
+fn squeeze_in(core: &Core, mut unit: Unit<Settler>) {
+    let commands = (core.config.queue_commands / 4).max(1);
+    let bytes = (core.config.queue_bytes / 4).max(1);
+    loop {
+        let fits = unit.places_within(bytes).clamp(1, commands);
+        let (piece, rest) = if fits < unit.places() {
+            let front = unit.split_front(fits);
+            (front, Some(unit))
+        } else {
+            (unit, None)
+        };
+        // The owner may have changed while this waited: each slot looks for its own way.
+        piece.divide(
+            |target| target,
+            |_, piece| {
+                core.routes
+                    .submit(piece, &Pick::Primary, core.config.when_full)
+            },
+        );
+        let Some(rest) = rest else { return };
+        unit = rest;
+    }
+}

@@ -1,0 +1,404 @@
+//! The reply cell: where a caller waits and a command is settled, exactly once.
+//!
+//! A cell has one *place* per command. Each place is `Queued → Claimed → Done`. The write loop
+//! claims right before the first byte; a caller that gives up finds a place queued (it will never
+//! be written) or claimed (it may run). Whoever comes first wins, under the lock of the cell;
+//! everybody else finds the place done and does nothing.
+//!
+//! The state is pure and the lock is taken once per step, so the races are few enough to model.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::proto::cluster::NodeKey;
+use crate::proto::outcome::{Certainty, Failure, Outcome, Reason};
+use crate::proto::unit::Ticket;
+use crate::sync::{Condvar, Mutex};
+
+/// Where the units of a cell are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// In the queue of a node, or on its wire.
+    Node(NodeKey),
+    /// With the coordinator.
+    Coordinator,
+}
+
+/// A cell that a caller waits on.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    /// Held for a few instructions at a time; never while anything else is locked or called.
+    state: Mutex<State>,
+    /// Signalled once, when the last place is done.
+    done: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    places: Places,
+    /// Places that are not done.
+    open: usize,
+    /// The caller has gone: what is not claimed is never written.
+    gone: bool,
+    /// Where units of this cell were put last: who must hear that the caller has gone.
+    homes: Homes,
+    /// How the command would fail if its deadline passed now.
+    note: Option<Box<Failure>>,
+}
+
+/// One place needs no list.
+#[derive(Debug)]
+enum Places {
+    One(Place),
+    Many(Box<[Place]>),
+}
+
+#[derive(Debug)]
+enum Place {
+    /// No server has seen it, or one has refused it.
+    Queued,
+    /// A server may see it.
+    Claimed,
+    Done(Outcome),
+}
+
+#[derive(Debug)]
+enum Homes {
+    None,
+    One(Home),
+    Many(Vec<Home>),
+}
+
+/// The settling half: the ticket of a unit. Dropping it settles its places as abandoned, so that
+/// no defect can leave a caller waiting.
+#[derive(Debug)]
+pub(crate) struct Settler {
+    cell: Arc<Cell>,
+    first: u32,
+    places: u32,
+}
+
+/// What a caller found when it gave up.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    /// Where to look for what it leaves behind.
+    pub(crate) homes: Vec<Home>,
+    /// Commands that were still open, claimed or not.
+    pub(crate) commands: usize,
+}
+
+impl Cell {
+    /// A cell with so many places, and the ticket for all of them.
+    pub(crate) fn new(places: usize) -> (Arc<Cell>, Settler) {
+        let list = match places {
+            1 => Places::One(Place::Queued),
+            _ => Places::Many((0..places).map(|_| Place::Queued).collect()),
+        };
+        let state = State {
+            places: list,
+            open: places,
+            gone: false,
+            homes: Homes::None,
+            note: None,
+        };
+        let cell = Arc::new(Cell {
+            state: Mutex::new(state),
+            done: Condvar::new(),
+        });
+        let count = u32::try_from(places).expect("a pipeline is shorter than four billion");
+        let settler = Settler {
+            cell: Arc::clone(&cell),
+            first: 0,
+            places: count,
+        };
+        (cell, settler)
+    }
+
+    /// Waits until every place is done. `false`: the deadline passed first.
+    pub(crate) fn wait(&self, deadline: Option<Instant>, now: impl Fn() -> Instant) -> bool {
+        let mut state = self.state.lock();
+        while state.open > 0 {
+            match deadline {
+                None => self.done.wait(&mut state),
+                Some(deadline) if now() >= deadline => return false,
+                Some(deadline) => drop(self.done.wait_until(&mut state, deadline)),
+            }
+        }
+        true
+    }
+
+    /// Whether every place is done.
+    pub(crate) fn is_done(&self) -> bool {
+        self.state.lock().open == 0
+    }
+
+    /// The caller gives up: each open place ends now, as certain as it is. `None`: nothing was
+    /// open.
+    pub(crate) fn give_up(&self, why: Reason) -> Option<Gone> {
+        let mut state = self.state.lock();
+        if state.open == 0 {
+            return None;
+        }
+        let commands = state.open;
+        let note = state.note.take();
+        for place in state.places.as_mut() {
+            let certainty = match place {
+                Place::Queued => Certainty::NotSent,
+                Place::Claimed => Certainty::Unknown,
+                Place::Done(_) => continue,
+            };
+            *place = Place::Done(Err(given_up(why, certainty, note.as_deref())));
+        }
+        state.open = 0;
+        state.gone = true;
+        let homes = std::mem::replace(&mut state.homes, Homes::None).into_vec();
+        drop(state);
+        self.done.notify_all();
+        Some(Gone { homes, commands })
+    }
+
+    /// The outcome of each place; all of them must be done.
+    pub(crate) fn take(&self) -> Vec<Outcome> {
+        let mut state = self.state.lock();
+        debug_assert_eq!(state.open, 0, "outcomes are taken when all are there");
+        match std::mem::replace(&mut state.places, Places::Many(Box::default())) {
+            Places::One(place) => vec![place.into_outcome()],
+            Places::Many(places) => places.into_iter().map(Place::into_outcome).collect(),
+        }
+    }
+
+    /// The outcome of a cell with one place, which must be done.
+    pub(crate) fn take_one(&self) -> Outcome {
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut state.places, Places::Many(Box::default())) {
+            Places::One(place) => place.into_outcome(),
+            Places::Many(_) => abandoned(),
+        }
+    }
+}
+
+/// How a place ends whose caller gives up. What is known of its last answer is kept.
+fn given_up(why: Reason, certainty: Certainty, note: Option<&Failure>) -> Box<Failure> {
+    let Some(note) = note else {
+        return Failure::new(why, certainty);
+    };
+    let mut failure = Box::new(note.clone());
+    match certainty {
+        // Claimed again since the note was written.
+        Certainty::Unknown => {
+            failure.attempts += 1;
+            failure.certainty = Certainty::Unknown;
+            failure.reason = why;
+        }
+        _ if why == Reason::Timeout => {}
+        _ => failure.reason = why,
+    }
+    failure
+}
+
+fn abandoned() -> Outcome {
+    Err(Failure::new(Reason::Abandoned, Certainty::Unknown))
+}
+
+impl Place {
+    fn into_outcome(self) -> Outcome {
+        match self {
+            Place::Done(outcome) => outcome,
+            Place::Queued | Place::Claimed => abandoned(),
+        }
+    }
+}
+
+impl Places {
+    fn as_mut(&mut self) -> &mut [Place] {
+        match self {
+            Places::One(place) => std::slice::from_mut(place),
+            Places::Many(places) => places,
+        }
+    }
+}
+
+impl Homes {
+    fn add(&mut self, home: Home) {
+        match self {
+            Homes::None => *self = Homes::One(home),
+            Homes::One(present) if *present == home => {}
+            Homes::One(present) => *self = Homes::Many(vec![*present, home]),
+            Homes::Many(homes) if homes.contains(&home) => {}
+            Homes::Many(homes) => homes.push(home),
+        }
+    }
+
+    fn into_vec(self) -> Vec<Home> {
+        match self {
+            Homes::None => Vec::new(),
+            Homes::One(home) => vec![home],
+            Homes::Many(homes) => homes,
+        }
+    }
+}
+
+impl State {
+    fn range(&mut self, first: u32, places: u32) -> &mut [Place] {
+        let range = first as usize..(first + places) as usize;
+        // Empty once the caller has taken the outcomes: late ends find nothing to do.
+        self.places.as_mut().get_mut(range).unwrap_or_default()
+    }
+}
+
+impl Settler {
+    /// How many places it settles.
+    pub(crate) fn places(&self) -> usize {
+        self.places as usize
+    }
+
+    /// Ends its only place.
+    pub(crate) fn settle(mut self, outcome: Outcome) {
+        debug_assert_eq!(self.places, 1, "one outcome per place");
+        self.end(std::iter::once(outcome));
+    }
+
+    /// Ends its places, in order.
+    pub(crate) fn settle_run(mut self, outcomes: Vec<Outcome>) {
+        debug_assert_eq!(
+            self.places as usize,
+            outcomes.len(),
+            "one outcome per place"
+        );
+        self.end(outcomes.into_iter());
+    }
+
+    /// Notes where its unit is now.
+    pub(crate) fn set_home(&self, home: Home) {
+        self.cell.state.lock().homes.add(home);
+    }
+
+    fn end(&mut self, outcomes: impl Iterator<Item = Outcome>) {
+        let (first, places) = (self.first, std::mem::take(&mut self.places));
+        let mut state = self.cell.state.lock();
+        let mut ended = 0;
+        for (place, outcome) in state.range(first, places).iter_mut().zip(outcomes) {
+            if !matches!(place, Place::Done(_)) {
+                *place = Place::Done(outcome);
+                ended += 1;
+            }
+        }
+        state.open -= ended;
+        let wake = ended > 0 && state.open == 0;
+        drop(state);
+        if wake {
+            // Outside the lock: the caller must not wake up only to wait for it.
+            self.cell.done.notify_all();
+        }
+    }
+}
+
+impl Ticket for Settler {
+    fn split_front(&mut self, places: usize) -> Self {
+        let places = places as u32;
+        debug_assert!(places < self.places, "both halves hold something");
+        let front = Settler {
+            cell: Arc::clone(&self.cell),
+            first: self.first,
+            places,
+        };
+        self.first += places;
+        self.places -= places;
+        front
+    }
+
+    fn claim(&self) -> bool {
+        let mut state = self.cell.state.lock();
+        let gone = state.gone;
+        if !gone {
+            for place in state.range(self.first, self.places) {
+                debug_assert!(matches!(place, Place::Queued), "claimed once at a time");
+                *place = Place::Claimed;
+            }
+        }
+        !gone
+    }
+
+    fn release(&self) -> bool {
+        let mut state = self.cell.state.lock();
+        let gone = state.gone;
+        if !gone {
+            for place in state.range(self.first, self.places) {
+                *place = Place::Queued;
+            }
+        }
+        !gone
+    }
+
+    fn is_dead(&self) -> bool {
+        self.cell.state.lock().gone
+    }
+
+    fn note(&self, failure: Box<Failure>) {
+        self.cell.state.lock().note = Some(failure);
+    }
+}
+
+impl Drop for Settler {
+    fn drop(&mut self) {
+        if self.places > 0 {
+            let places = self.places as usize;
+            self.end(std::iter::repeat_with(abandoned).take(places));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::value::Value;
+
+    #[test]
+    fn the_first_end_wins() {
+        let (cell, settler) = Cell::new(1);
+        assert!(settler.claim());
+        let gone = cell.give_up(Reason::Timeout).unwrap();
+        assert_eq!(gone.commands, 1);
+        settler.settle(Ok(Value::Ok));
+        assert_eq!(cell.take_one().unwrap_err().certainty(), Certainty::Unknown);
+        assert!(cell.give_up(Reason::Cancelled).is_none());
+    }
+
+    #[test]
+    fn giving_up_before_the_claim_proves_that_nothing_is_sent() {
+        let (cell, settler) = Cell::new(1);
+        settler.set_home(Home::Coordinator);
+        let gone = cell.give_up(Reason::Cancelled).unwrap();
+        assert_eq!(gone.homes, [Home::Coordinator]);
+        assert!(!settler.claim());
+        assert!(settler.is_dead());
+        assert_eq!(cell.take_one().unwrap_err().certainty(), Certainty::NotSent);
+    }
+
+    #[test]
+    fn a_dropped_ticket_settles_what_it_still_holds() {
+        let (cell, mut settler) = Cell::new(3);
+        settler.split_front(1).settle(Ok(Value::Integer(1)));
+        drop(settler);
+        assert!(cell.is_done());
+        let outcomes = cell.take();
+        assert_eq!(outcomes[0], Ok(Value::Integer(1)));
+        for outcome in &outcomes[1..] {
+            assert_eq!(outcome.as_ref().unwrap_err().reason(), Reason::Abandoned);
+        }
+    }
+
+    #[test]
+    fn answered_places_survive_a_timeout_of_the_others() {
+        let (cell, mut settler) = Cell::new(2);
+        settler.split_front(1).settle(Ok(Value::Ok));
+        assert_eq!(cell.give_up(Reason::Timeout).unwrap().commands, 1);
+        drop(settler);
+        let outcomes = cell.take();
+        assert_eq!(outcomes[0], Ok(Value::Ok));
+        assert_eq!(
+            outcomes[1].as_ref().unwrap_err().certainty(),
+            Certainty::NotSent
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! From a command to what the queues need: where it may go, and what is true about it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::client::Core;
+use crate::cmd::{Cmd, Route};
+use crate::error::{Error, Misuse, Result};
+use crate::proto::addr::NodeAddr;
+use crate::proto::command::{
+    self, Access, Aggregate, Blocking, DynamicSpec, Spec, Target as Place,
+};
+use crate::proto::resp::encode::Encoded;
+use crate::proto::unit::{Body, Bytes, Facts, Target};
+use crate::runtime::clock;
+use crate::runtime::routes::Pick;
+
+/// A command that was checked and can be sent.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) encoded: Encoded,
+    pub(crate) plan: Plan,
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// How it is to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// As a unit of the shared connections.
+    Shared(Facts, Pick),
+    /// On a connection of its own, for as long as it blocks.
+    Blocking(Facts, Pick, Blocking),
+    /// To every primary; the replies are combined.
+    FanOut(Option<Aggregate>),
+}
+
+/// What the table, or the server, says about a command.
+enum Known {
+    Table(&'static Spec),
+    Dynamic(Arc<DynamicSpec>),
+    /// Nothing: the caller stated where it goes.
+    Nothing,
+}
+
+impl Known {
+    fn place(&self, encoded: &Encoded) -> Result<Place> {
+        let place = match self {
+            Known::Table(spec) => spec.route(encoded.args()),
+            Known::Dynamic(spec) => spec.route(encoded.args()),
+            Known::Nothing => Ok(Place::Any),
+        };
+        place.map_err(|slots| Misuse::CrossSlot(slots.0, slots.1).into())
+    }
+
+    fn access(&self, encoded: &Encoded) -> Access {
+        match self {
+            Known::Table(spec) => spec.access(encoded.args()),
+            Known::Dynamic(spec) => spec.access(encoded.args()),
+            Known::Nothing => Access::Write,
+        }
+    }
+
+    fn blocking(&self, encoded: &Encoded) -> Option<Blocking> {
+        match self {
+            Known::Table(spec) => spec.blocking(encoded.args()),
+            Known::Dynamic(spec) => spec.blocking(encoded.args()),
+            Known::Nothing => None,
+        }
+    }
+}
+
+impl Request {
+    /// Checks a command. Nothing is sent for it, but a command that the table does not know is
+    /// asked for once with `COMMAND INFO`.
+    pub(crate) fn new(command: Cmd, core: &Core) -> Result<Self> {
+        let standalone = core.is_standalone();
+        match command.flaw() {
+            // A single server takes keys of any slots together.
+            Some(Misuse::CrossSlot(..)) if standalone => {}
+            Some(flaw) => return Err(flaw.into()),
+            None => {}
+        }
+        let deadline = command.deadline_at(clock::now(), core.config.response_timeout);
+        let known = Self::look_up(&command, core, deadline)?;
+        let plan = Self::plan(&command, &known, standalone)?;
+        Ok(Self {
+            encoded: command.into_encoded(),
+            plan,
+            deadline,
+        })
+    }
+
+    fn look_up(command: &Cmd, core: &Core, deadline: Option<Instant>) -> Result<Known> {
+        if let Some(spec) = command::find(command.encoded().args()) {
+            return Ok(Known::Table(spec));
+        }
+        let stated = command.stated_route().is_some() || command.stated_slot().is_some();
+        if stated {
+            return Ok(Known::Nothing);
+        }
+        let spec = core.learned.look_up(command.name(), core, deadline)?;
+        Ok(spec.map_or(Known::Nothing, Known::Dynamic))
+    }
+
+    fn plan(command: &Cmd, known: &Known, standalone: bool) -> Result<Plan> {
+        let encoded = command.encoded();
+        let place = match known.place(encoded) {
+            // All keys are on the one server; where the first one would be does not matter.
+            Err(Error::Misuse(Misuse::CrossSlot(slot, _))) if standalone => Ok(Place::Slot(slot)),
+            Err(_) if command.stated_route().is_some() => Ok(Place::Any),
+            place => place,
+        }?;
+        if let Place::Refused(why) = place {
+            return Err(refused(command, why));
+        }
+        let (target, pick) = match (command.stated_route(), command.stated_slot(), place) {
+            (Some(Route::Node(addr)), ..) => (Target::Node, Pick::Node(NodeAddr::clone(addr))),
+            (Some(Route::AnyPrimary), ..) => (Target::Any, Pick::Primary),
+            (Some(Route::AllPrimaries), _, Place::AllPrimaries(how)) => {
+                return Ok(Plan::FanOut(Some(how)));
+            }
+            (Some(Route::AllPrimaries), ..) => return Ok(Plan::FanOut(None)),
+            (_, Some(slot), _) | (_, None, Place::Slot(slot)) => {
+                (Target::Slot(slot), Pick::Primary)
+            }
+            (_, _, Place::AllPrimaries(how)) => return Ok(Plan::FanOut(Some(how))),
+            (_, _, Place::NamedNode(why)) => return Err(refused(command, why)),
+            (_, _, Place::Any | Place::Refused(_)) => (Target::Any, Pick::Primary),
+        };
+        let access = known.access(encoded);
+        let stated = command.stated_read_only();
+        let repeatable = stated.unwrap_or(access != Access::Write);
+        let by_replica = stated.unwrap_or(access == Access::ReadOnly);
+        let facts = Facts { target, repeatable };
+        let pick = match pick {
+            Pick::Primary if by_replica => Pick::Replica,
+            pick => pick,
+        };
+        Ok(match known.blocking(encoded) {
+            Some(blocking) => Plan::Blocking(facts, pick, blocking),
+            None => Plan::Shared(facts, pick),
+        })
+    }
+
+    /// The body of a unit of this one command.
+    pub(crate) fn into_body(self, facts: Facts) -> Body {
+        let (buffer, start) = self.encoded.into_bytes();
+        Body::One(Bytes::Own(buffer, start), facts)
+    }
+}
+
+fn refused(command: &Cmd, why: &'static str) -> Error {
+    Misuse::Refused {
+        command: command.name().to_owned(),
+        why,
+    }
+    .into()
+}

@@ -1,0 +1,200 @@
+//! Opening a connection that is ready for commands: dial, handshake, and single questions.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, TryRecvError};
+
+use super::clock;
+use super::transport::{Connection, READ_SLICE, Transport, is_slice, stopped};
+use crate::config::{Config, Protocol, ReadFrom};
+use crate::proto::addr::NodeAddr;
+use crate::proto::handshake::{Handshake, Progress, Setup};
+use crate::proto::limits;
+use crate::proto::resp::decode::{DecodeLimits, Decoder, Frame};
+use crate::proto::resp::encode::Encoded;
+use crate::proto::value::Value;
+
+/// Opens connections as the configuration says.
+pub(crate) struct Dialer {
+    config: Arc<Config>,
+    transport: Arc<dyn Transport>,
+}
+
+/// A connection whose handshake is done.
+pub(crate) struct Open {
+    pub(crate) connection: Connection,
+    /// May hold pushes that came with the handshake.
+    pub(crate) decoder: Decoder,
+}
+
+impl std::fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dialer").finish_non_exhaustive()
+    }
+}
+
+impl Dialer {
+    pub(crate) fn new(config: Arc<Config>, transport: Arc<dyn Transport>) -> Self {
+        Self { config, transport }
+    }
+
+    /// Connects to an address that the cluster named.
+    pub(crate) fn open_node(&self, addr: &NodeAddr, stop: &Receiver<()>) -> io::Result<Open> {
+        let mapped = guarded(|| self.config.address_map.apply(addr))?;
+        self.open(addr, &mapped, stop)
+    }
+
+    /// Connects to an address that the user gave: it is not mapped.
+    pub(crate) fn open_seed(&self, addr: &NodeAddr, stop: &Receiver<()>) -> io::Result<Open> {
+        self.open(addr, addr, stop)
+    }
+
+    fn open(&self, name: &NodeAddr, dial: &NodeAddr, stop: &Receiver<()>) -> io::Result<Open> {
+        let deadline = clock::now() + self.config.connect_timeout;
+        let setup = self.setup(name)?;
+        let mut connection = self.transport.connect(dial, deadline, stop)?;
+        connection.read.set_timeout(Some(READ_SLICE))?;
+        let mut talk = Talk {
+            connection,
+            decoder: self.decoder(),
+            deadline,
+            stop,
+        };
+        let (mut handshake, mut bytes) = Handshake::start(setup);
+        loop {
+            talk.write(&bytes)?;
+            bytes = loop {
+                let reply = talk.reply()?;
+                match handshake.accept(reply).map_err(io::Error::other)? {
+                    Progress::Wait => {}
+                    Progress::Write(more) => break more,
+                    Progress::Ready => {
+                        let Talk {
+                            mut connection,
+                            decoder,
+                            ..
+                        } = talk;
+                        connection.read.set_timeout(None)?;
+                        return Ok(Open {
+                            connection,
+                            decoder,
+                        });
+                    }
+                }
+            };
+        }
+    }
+
+    /// Asks one question over an open connection.
+    pub(crate) fn ask(
+        &self,
+        open: Open,
+        question: &Encoded,
+        stop: &Receiver<()>,
+    ) -> io::Result<Value> {
+        let Open {
+            mut connection,
+            decoder,
+        } = open;
+        connection.read.set_timeout(Some(READ_SLICE))?;
+        let deadline = clock::now() + self.config.connect_timeout;
+        let mut talk = Talk {
+            connection,
+            decoder,
+            deadline,
+            stop,
+        };
+        talk.write(question.as_bytes())?;
+        let reply = talk.reply();
+        talk.connection.write.shutdown();
+        reply
+    }
+
+    fn setup(&self, addr: &NodeAddr) -> io::Result<Setup> {
+        let credentials = guarded(|| self.config.login.credentials(addr))?;
+        let credentials = credentials.as_ref();
+        Ok(Setup {
+            username: credentials
+                .and_then(|login| login.username())
+                .map(str::to_owned),
+            password: credentials.map(|login| login.secret().to_owned()),
+            client_name: self.config.client_name.clone(),
+            readonly: self.config.read_from != ReadFrom::Primary,
+            resp2: self.config.protocol == Protocol::Resp2,
+        })
+    }
+
+    fn decoder(&self) -> Decoder {
+        let bulk_bytes = self.config.max_reply_bytes.min(limits::BULK_BYTES);
+        Decoder::new(DecodeLimits {
+            bulk_bytes,
+            ..DecodeLimits::default()
+        })
+    }
+}
+
+/// A user's closure that panics fails this connection and nothing else.
+fn guarded<R>(call: impl FnOnce() -> R) -> io::Result<R> {
+    catch_unwind(AssertUnwindSafe(call))
+        .map_err(|_| io::Error::other("a closure of the configuration panicked"))
+}
+
+/// Question and answer on a connection that nobody else uses yet.
+struct Talk<'a> {
+    connection: Connection,
+    decoder: Decoder,
+    deadline: Instant,
+    stop: &'a Receiver<()>,
+}
+
+impl Talk<'_> {
+    fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.connection.write.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if is_slice(&error) => self.check()?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self) -> io::Result<Value> {
+        loop {
+            match self.decoder.next_frame().map_err(io::Error::other)? {
+                Some(Frame::Reply(reply)) => return reply.map_err(io::Error::other),
+                Some(Frame::Push(_)) => {}
+                None => self.fill()?,
+            }
+        }
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        match self.connection.read.read(self.decoder.spare()) {
+            Ok(0) => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the server closed the connection during the handshake",
+            )),
+            Ok(count) => {
+                self.decoder.filled(count);
+                Ok(())
+            }
+            Err(error) if is_slice(&error) => self.check(),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.stop.try_recv() != Err(TryRecvError::Empty) {
+            return Err(stopped());
+        }
+        if clock::now() >= self.deadline {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,26 @@
+//! What runs: threads, sockets, channels, the clock. It moves bytes, units and time between them
+//! and the core, and decides nothing.
+//!
+//! | thread | owns | ends when | joined by |
+//! |---|---|---|---|
+//! | coordinator | the cluster's mind, all nodes | the client closes | the client |
+//! | write, one per node | queue, writing half | told to end | the coordinator |
+//! | read, one per node | reading half | its stop is dropped | its write loop |
+//! | topology, one per query | a connection | answered or stopped | the coordinator |
+//!
+//! Callers run on threads of their own: they read the routes, push into one inbox, and wait on one
+//! reply cell. Each connection belongs to one reader and one write loop; what both need is the
+//! list of units on the wire.
+
+pub(crate) mod clock;
+pub(crate) mod coordinator;
+pub(crate) mod dial;
+pub(crate) mod load;
+pub(crate) mod node;
+mod query;
+mod reader;
+pub(crate) mod routes;
+pub(crate) mod thread;
+pub(crate) mod transport;
+pub(crate) mod wire;
+mod write_loop;

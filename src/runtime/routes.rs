@@ -1,0 +1,243 @@
+//! The published routes: the only state that callers read.
+//!
+//! A caller looks its slot up and pushes its unit under one read lock. The coordinator replaces
+//! the snapshot under the write lock, together with the moves that the new routes depend on. So no
+//! unit can fall between two snapshots.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crossbeam_channel::Sender;
+
+use super::load::{Amount, Load, NoRoom};
+use super::node::NodeHandle;
+use super::wire::amount;
+use crate::config::WhenFull;
+use crate::proto::addr::NodeAddr;
+use crate::proto::cluster::{NodeKey, View};
+use crate::proto::outcome::Reason;
+use crate::proto::slot::Slot;
+use crate::proto::unit::{Target, Unit};
+use crate::reply::{Home, Settler};
+use crate::sync::RwLock;
+
+/// Where callers put units.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    /// Read by every caller for a moment, also while it pushes into a channel (that never blocks);
+    /// written by the coordinator.
+    snapshot: RwLock<Arc<Snapshot>>,
+    /// To the coordinator: units of slots that are held.
+    parked: Sender<Unit<Settler>>,
+    /// What waits at the coordinator.
+    pub(crate) parked_load: Load,
+    /// Spreads keyless commands and replica reads.
+    turn: AtomicUsize,
+}
+
+/// What callers see at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) view: View,
+    /// By key.
+    pub(crate) nodes: Vec<Option<Arc<NodeHandle>>>,
+    /// The client was closed.
+    pub(crate) closed: bool,
+}
+
+/// A wish beside the slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Pick {
+    /// The primary, or any of them.
+    Primary,
+    /// A replica if there is one.
+    Replica,
+    /// This node.
+    Node(NodeAddr),
+}
+
+/// Where a unit goes.
+enum Way<'a> {
+    Node(&'a Arc<NodeHandle>),
+    Coordinator,
+    Nowhere,
+}
+
+impl Snapshot {
+    fn node(&self, key: NodeKey) -> Option<&Arc<NodeHandle>> {
+        self.nodes.get(key.index())?.as_ref()
+    }
+
+    /// The node that serves a slot, as far as it is published.
+    pub(crate) fn owner(&self, slot: Slot) -> Option<NodeKey> {
+        self.view.slots.get(slot.index()).copied().flatten()
+    }
+
+    fn way(&self, target: Target, pick: &Pick, turn: &AtomicUsize) -> Way<'_> {
+        let key = match (target, pick) {
+            (_, Pick::Node(addr)) => {
+                let known = self.view.addrs.iter().find(|(name, _)| name == addr);
+                return known
+                    .and_then(|(_, key)| self.node(*key))
+                    .map_or(Way::Nowhere, Way::Node);
+            }
+            (Target::Slot(slot), Pick::Replica) => self.replica(slot, turn).or(self.owner(slot)),
+            (Target::Slot(slot), Pick::Primary) => self.owner(slot),
+            (Target::Any | Target::Node, _) => choose(&self.view.primaries, turn),
+        };
+        key.and_then(|key| self.node(key))
+            .map_or(Way::Coordinator, Way::Node)
+    }
+
+    fn replica(&self, slot: Slot, turn: &AtomicUsize) -> Option<NodeKey> {
+        let migrating = self.view.primary_only.as_ref();
+        if migrating.is_some_and(|slots| slots.contains(slot)) {
+            return None;
+        }
+        let owner = self.owner(slot)?;
+        let shard = self
+            .view
+            .replicas
+            .iter()
+            .find(|(primary, _)| *primary == owner)?;
+        choose(&shard.1, turn)
+    }
+}
+
+fn choose(nodes: &[NodeKey], turn: &AtomicUsize) -> Option<NodeKey> {
+    let at = turn
+        .fetch_add(1, Ordering::Relaxed)
+        .checked_rem(nodes.len())?;
+    nodes.get(at).copied()
+}
+
+impl Routes {
+    pub(crate) fn new(parked: Sender<Unit<Settler>>, limit: Amount) -> Self {
+        Self {
+            snapshot: RwLock::new(Arc::default()),
+            parked,
+            parked_load: Load::new(limit),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// What callers see now.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.read())
+    }
+
+    /// Runs `change` while no caller can route; what it returns is published.
+    pub(crate) fn publish(&self, change: impl FnOnce(&Snapshot) -> Option<Snapshot>) {
+        let mut snapshot = self.snapshot.write();
+        if let Some(next) = change(&snapshot) {
+            *snapshot = Arc::new(next);
+        }
+    }
+
+    /// Puts a unit where it belongs, waiting for room if need be. A unit that cannot be put
+    /// anywhere is settled: its caller learns of it as of any other end.
+    pub(crate) fn submit(&self, unit: Unit<Settler>, pick: &Pick, when_full: WhenFull) {
+        let target = unit.facts(0).target;
+        let more = amount(&unit);
+        loop {
+            let snapshot = self.snapshot.read();
+            if snapshot.closed {
+                drop(snapshot);
+                return fail(unit, Reason::Closed);
+            }
+            let way = snapshot.way(target, pick, &self.turn);
+            let load = match &way {
+                Way::Node(node) => &node.wire.load,
+                Way::Coordinator => &self.parked_load,
+                Way::Nowhere => return fail(unit, Reason::NodeGone),
+            };
+            match load.try_admit(more) {
+                Ok(()) => return self.push(unit, &way),
+                Err(NoRoom::TooLarge) => return fail(unit, Reason::QueueFull),
+                Err(NoRoom::Full) if when_full == WhenFull::Refuse => {
+                    return fail(unit, Reason::QueueFull);
+                }
+                // The routes are about to change.
+                Err(NoRoom::Closed) => std::thread::yield_now(),
+                Err(NoRoom::Full) => {
+                    let node = match way {
+                        Way::Node(node) => Some(Arc::clone(node)),
+                        Way::Coordinator | Way::Nowhere => None,
+                    };
+                    // Waiting under the lock would keep the coordinator from publishing.
+                    drop(snapshot);
+                    let load = node
+                        .as_ref()
+                        .map_or(&self.parked_load, |node| &node.wire.load);
+                    if !load.wait_for_room(more, unit.deadline) {
+                        return fail(unit, Reason::QueueFull);
+                    }
+                }
+            }
+        }
+    }
+
+    fn push(&self, unit: Unit<Settler>, way: &Way<'_>) {
+        match way {
+            Way::Node(node) => node.submit(unit),
+            Way::Coordinator => {
+                unit.ticket.set_home(Home::Coordinator);
+                // The coordinator ends after the snapshot says closed, so it still listens.
+                drop(self.parked.send(unit));
+            }
+            Way::Nowhere => fail(unit, Reason::NodeGone),
+        }
+    }
+
+    /// The node that a unit would go to by this snapshot; `None` is the coordinator.
+    pub(crate) fn route(&self, seen: &Snapshot, target: Target, pick: &Pick) -> Option<NodeKey> {
+        match seen.way(target, pick, &self.turn) {
+            Way::Node(node) => Some(node.key),
+            Way::Coordinator | Way::Nowhere => None,
+        }
+    }
+
+    /// Puts the parts of one pipeline where they belong, if `seen` is still what is published;
+    /// otherwise they come back to be grouped anew. Parts that find no room come back as `late`.
+    pub(crate) fn submit_parts(
+        &self,
+        seen: &Arc<Snapshot>,
+        parts: Vec<(Option<NodeKey>, Unit<Settler>)>,
+    ) -> Result<Vec<Unit<Settler>>, Vec<Unit<Settler>>> {
+        let snapshot = self.snapshot.read();
+        if !Arc::ptr_eq(&snapshot, seen) {
+            return Err(parts.into_iter().map(|(_, unit)| unit).collect());
+        }
+        let mut late = Vec::new();
+        for (key, unit) in parts {
+            let way = key
+                .and_then(|key| snapshot.node(key))
+                .map_or(Way::Coordinator, Way::Node);
+            let load = match &way {
+                Way::Node(node) => &node.wire.load,
+                Way::Coordinator | Way::Nowhere => &self.parked_load,
+            };
+            match load.try_admit(amount(&unit)) {
+                Ok(()) => self.push(unit, &way),
+                Err(_) => late.push(unit),
+            }
+        }
+        Ok(late)
+    }
+}
+
+/// Ends a unit that was never handed over.
+pub(crate) fn fail(mut unit: Unit<Settler>, reason: Reason) {
+    use crate::proto::unit::Ticket;
+    while unit.places() > 1 {
+        let mut rest = unit.split_front(1);
+        std::mem::swap(&mut rest, &mut unit);
+        let failure = unit.failure(reason, None);
+        unit.ticket.settle(Err(failure));
+        unit = rest;
+    }
+    if !unit.ticket.is_dead() {
+        let failure = unit.failure(reason, None);
+        unit.ticket.settle(Err(failure));
+    }
+}

@@ -1,0 +1,193 @@
+//! Byte streams: TCP, and pairs in memory for tests.
+
+#[cfg(test)]
+pub(crate) mod memory;
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+
+use super::clock;
+use crate::proto::addr::NodeAddr;
+
+/// How long a write may block before the write loop looks at its inbox again.
+const WRITE_SLICE: Duration = Duration::from_millis(10);
+
+/// How long a read during the handshake may block before it looks for a stop.
+pub(crate) const READ_SLICE: Duration = Duration::from_millis(50);
+
+/// The half of a connection that is read.
+pub(crate) trait ReadHalf: Send {
+    /// Blocks until something is there, the other side closed (0), or the timeout passed
+    /// (`WouldBlock` or `TimedOut`).
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Limits how long a read blocks.
+    fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+}
+
+/// The half of a connection that is written.
+pub(crate) trait WriteHalf: Send {
+    /// Writes what the kernel takes within a short slice of time; `WouldBlock` or `TimedOut` if
+    /// it takes nothing.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Ends both directions; a read that blocks in the other half returns.
+    fn shutdown(&self);
+}
+
+/// An open connection.
+pub(crate) struct Connection {
+    pub(crate) read: Box<dyn ReadHalf>,
+    pub(crate) write: Box<dyn WriteHalf>,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Connection")
+    }
+}
+
+/// Opens connections.
+pub(crate) trait Transport: Send + Sync {
+    /// Opens a connection before the deadline, unless `stop` is disconnected first. Names are
+    /// resolved anew each time.
+    fn connect(
+        &self,
+        addr: &NodeAddr,
+        deadline: Instant,
+        stop: &Receiver<()>,
+    ) -> io::Result<Connection>;
+}
+
+/// TCP: no delay, keepalive, short write slices.
+#[derive(Debug)]
+pub(crate) struct Tcp {
+    pub(crate) keepalive: Option<Duration>,
+}
+
+impl Transport for Tcp {
+    fn connect(
+        &self,
+        addr: &NodeAddr,
+        deadline: Instant,
+        stop: &Receiver<()>,
+    ) -> io::Result<Connection> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for socket_addr in (addr.host(), addr.port()).to_socket_addrs()? {
+            match self.dial(socket_addr, deadline, stop) {
+                Ok(stream) => return split(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+impl Tcp {
+    /// Connects without blocking for longer than a stop may take to be noticed.
+    fn dial(
+        &self,
+        addr: SocketAddr,
+        deadline: Instant,
+        stop: &Receiver<()>,
+    ) -> io::Result<TcpStream> {
+        let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_nonblocking(true)?;
+        let begun = socket.connect(&addr.into());
+        if let Err(error) = begun {
+            let in_progress = error.kind() == io::ErrorKind::WouldBlock
+                || error.raw_os_error() == Some(EINPROGRESS);
+            if !in_progress {
+                return Err(error);
+            }
+            await_connected(&socket, deadline, stop)?;
+        }
+        socket.set_nonblocking(false)?;
+        socket.set_tcp_nodelay(true)?;
+        if let Some(idle) = self.keepalive {
+            socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle))?;
+        }
+        socket.set_write_timeout(Some(WRITE_SLICE))?;
+        Ok(socket.into())
+    }
+}
+
+/// `connect` goes on in the background (Linux and the BSDs differ in the number).
+const EINPROGRESS: i32 = if cfg!(target_os = "linux") { 115 } else { 36 };
+
+/// Waits for the end of a connect in the background. The standard library has no poll, so this
+/// looks again after short, growing pauses; on a local network the first look succeeds.
+fn await_connected(socket: &Socket, deadline: Instant, stop: &Receiver<()>) -> io::Result<()> {
+    let mut pause = Duration::from_micros(20);
+    loop {
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        if socket.peer_addr().is_ok() {
+            return Ok(());
+        }
+        let left = deadline.saturating_duration_since(clock::now());
+        if left.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "connect timeout"));
+        }
+        if is_stopped(stop, pause.min(left)) {
+            return Err(stopped());
+        }
+        pause = (pause * 2).min(Duration::from_millis(5));
+    }
+}
+
+/// Waits for a while; `true` if the stop came.
+pub(crate) fn is_stopped(stop: &Receiver<()>, pause: Duration) -> bool {
+    use crossbeam_channel::RecvTimeoutError;
+    !matches!(stop.recv_timeout(pause), Err(RecvTimeoutError::Timeout))
+}
+
+pub(crate) fn stopped() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "the client is stopping")
+}
+
+/// Whether a read or write just ran into its time slice.
+pub(crate) fn is_slice(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
+
+fn split(stream: TcpStream) -> io::Result<Connection> {
+    let write = TcpWrite(stream.try_clone()?);
+    Ok(Connection {
+        read: Box::new(TcpRead(stream)),
+        write: Box::new(write),
+    })
+}
+
+struct TcpRead(TcpStream);
+
+impl ReadHalf for TcpRead {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+
+    fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        SockRef::from(&self.0).set_read_timeout(timeout)
+    }
+}
+
+struct TcpWrite(TcpStream);
+
+impl WriteHalf for TcpWrite {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn shutdown(&self) {
+        // It may be closed already; then there is nothing to do.
+        drop(self.0.shutdown(Shutdown::Both));
+    }
+}

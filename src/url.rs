@@ -1,0 +1,196 @@
+//! Settings in one line: `redis://user:password@host:port,host:port?option=value&…`.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use crate::config::{Builder, Maintenance, Protocol, ReadFrom, WhenFull, parse_host};
+use crate::error::{self, Misuse};
+
+/// Reads a URL into a builder.
+///
+/// No error quotes the URL, apart from names of options: a password may be where it does not
+/// belong.
+pub(crate) fn parse(url: &str) -> error::Result<Builder> {
+    read(url).map_err(|why| Misuse::Invalid(format!("URL: {why}")).into())
+}
+
+fn read(url: &str) -> Result<Builder, String> {
+    let (scheme, rest) = url
+        .split_once("://")
+        .ok_or("must begin with redis://, as in redis://127.0.0.1:7000")?;
+    match scheme.to_ascii_lowercase().as_str() {
+        "redis" => {}
+        "rediss" => return Err("rediss:// needs the tls feature, which this build lacks".into()),
+        _ => return Err("the scheme must be redis".into()),
+    }
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    if tail.contains('@') || authority.matches('@').count() > 1 {
+        return Err(
+            "in the user name, the password and options the characters / ? # @ must be \
+             percent-encoded, and only one login may stand, before the first host"
+                .into(),
+        );
+    }
+    let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
+    if tail.contains('#') {
+        return Err("a part after # has no meaning".into());
+    }
+    if !matches!(path, "" | "/" | "/0") {
+        return Err("a cluster has only database 0: the path must be / or /0".into());
+    }
+    let mut builder = Builder::default();
+    let mut hosts = authority;
+    if let Some((login, after)) = authority.split_once('@') {
+        builder = read_login(builder, login)?;
+        hosts = after;
+    }
+    for (index, host) in hosts.split(',').enumerate() {
+        parse_host(host).map_err(|why| format!("seed {}: {why}", index + 1))?;
+        builder = builder.seed(host);
+    }
+    read_options(builder, query)
+}
+
+fn read_login(builder: Builder, login: &str) -> Result<Builder, String> {
+    let (user, password) = match login.split_once(':') {
+        Some((user, password)) => (user, Some(password)),
+        None => (login, None),
+    };
+    let user = decode(user).ok_or("the user name is not valid percent-encoding of UTF-8")?;
+    let password = password
+        .map(|text| decode(text).ok_or("the password is not valid percent-encoding of UTF-8"))
+        .transpose()?;
+    Ok(match (user.is_empty(), password) {
+        (true, None) => builder,
+        (true, Some(password)) if password.is_empty() => builder,
+        (true, Some(password)) => builder.password(password),
+        (false, Some(password)) => builder.username(user).password(password),
+        (false, None) => return Err("a user name needs a password, as in user:password@".into()),
+    })
+}
+
+fn read_options(mut builder: Builder, query: &str) -> Result<Builder, String> {
+    let mut seen = HashSet::new();
+    for option in query.split('&').filter(|option| !option.is_empty()) {
+        let (name, value) = option
+            .split_once('=')
+            .ok_or_else(|| "an option must be name=value".to_string())?;
+        if !seen.insert(name) {
+            return Err(format!("option {} is given twice", printable(name)));
+        }
+        let value = decode(value)
+            .ok_or_else(|| format!("option {} is not valid percent-encoding", printable(name)))?;
+        builder = apply(builder, name, &value)
+            .map_err(|why| format!("option {}: {why}", printable(name)))?;
+    }
+    Ok(builder)
+}
+
+/// One option. Each has the name of the builder's method.
+fn apply(b: Builder, name: &str, value: &str) -> Result<Builder, &'static str> {
+    Ok(match name {
+        "client_name" => b.client_name(value),
+        "protocol" => b.protocol(choice(
+            value,
+            [("resp3", Protocol::Resp3), ("resp2", Protocol::Resp2)],
+        )?),
+        "lazy" => b.lazy(boolean(value)?),
+        "response_timeout" => b.response_timeout(optional_time(value)?),
+        "connect_timeout" => b.connect_timeout(time(value)?),
+        "connect_deadline" => b.connect_deadline(time(value)?),
+        "drain_limit" => b.drain_limit(time(value)?),
+        "keepalive" => b.keepalive(optional_time(value)?),
+        "max_redirects" => b.max_redirects(number(value)?),
+        "follow_redirects" => b.follow_redirects(boolean(value)?),
+        "read_from" => b.read_from(choice(
+            value,
+            [
+                ("primary", ReadFrom::Primary),
+                ("prefer_replica", ReadFrom::PreferReplica),
+            ],
+        )?),
+        "retry_reads" => b.retry_reads(boolean(value)?),
+        "strict_order" => b.strict_order(boolean(value)?),
+        "queue_commands" => b.queue_commands(number(value)?),
+        "queue_bytes" => b.queue_bytes(number(value)?),
+        "when_full" => b.when_full(choice(
+            value,
+            [("wait", WhenFull::Wait), ("refuse", WhenFull::Refuse)],
+        )?),
+        "max_reply_bytes" => b.max_reply_bytes(number(value)?),
+        "refresh_min_interval" => b.refresh_min_interval(time(value)?),
+        "refresh_max_interval" => b.refresh_max_interval(time(value)?),
+        "periodic_refresh" => b.periodic_refresh(optional_time(value)?),
+        "maintenance" => b.maintenance(choice(
+            value,
+            [
+                ("off", Maintenance::Off),
+                ("auto", Maintenance::Auto),
+                ("on", Maintenance::On),
+            ],
+        )?),
+        _ => return Err("is not known"),
+    })
+}
+
+fn boolean(text: &str) -> Result<bool, &'static str> {
+    text.parse().map_err(|_| "must be true or false")
+}
+
+fn number<N: std::str::FromStr>(text: &str) -> Result<N, &'static str> {
+    text.parse().map_err(|_| "must be a number in range")
+}
+
+fn choice<T, const N: usize>(text: &str, known: [(&str, T); N]) -> Result<T, &'static str> {
+    let found = known.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, value)| value).ok_or("has no such value")
+}
+
+fn time(text: &str) -> Result<Duration, &'static str> {
+    const WRONG: &str = "must be a time such as 500ms, 2s or 1m";
+    let unit = text.find(|c: char| !c.is_ascii_digit()).ok_or(WRONG)?;
+    let (digits, unit) = text.split_at(unit);
+    let count: u64 = digits.parse().map_err(|_| WRONG)?;
+    match unit {
+        "ms" => Ok(Duration::from_millis(count)),
+        "s" => Ok(Duration::from_secs(count)),
+        "m" => count.checked_mul(60).map(Duration::from_secs).ok_or(WRONG),
+        _ => Err(WRONG),
+    }
+}
+
+fn optional_time(text: &str) -> Result<Option<Duration>, &'static str> {
+    match text {
+        "none" => Ok(None),
+        _ => time(text)
+            .map(Some)
+            .map_err(|_| "must be a time such as 500ms, 2s or 1m, or none"),
+    }
+}
+
+/// Undoes percent-encoding; `None` if it is malformed or not UTF-8. A plus sign is a plus sign.
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => hex(rest.next()?)? * 16 + hex(rest.next()?)?,
+            plain => plain,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    let value = char::from(digit).to_digit(16)?;
+    u8::try_from(value).ok()
+}
+
+/// An option's name for an error message.
+fn printable(name: &str) -> String {
+    name.escape_debug().take(40).collect()
+}
+
+#[cfg(test)]
+mod tests;
