@@ -29,8 +29,9 @@ const PAUSE: Backoff = Backoff {
     most: Duration::from_millis(250),
 };
 
-/// How much sooner than the caller the server is to end.
-const SLACK: Duration = Duration::from_millis(100);
+/// How much sooner than the caller the server is to end: servers look at the time of blocked
+/// clients about ten times a second.
+const SLACK: Duration = Duration::from_millis(200);
 
 /// `ASKING` as a command.
 pub(crate) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
@@ -102,7 +103,7 @@ impl<'a> Call<'a> {
         let patience = request.deadline.filter(|_| request.has_own_deadline);
         // The server's nil is to be here when the caller's patience ends.
         let before = patience.map(|end| {
-            let slack = end.saturating_duration_since(now) / 8;
+            let slack = end.saturating_duration_since(now) / 2;
             end.checked_sub(slack.min(SLACK)).unwrap_or(end)
         });
         let is_cut_short = before.is_some_and(|before| own.is_none_or(|own| before < own));
@@ -281,12 +282,10 @@ impl<'a> Call<'a> {
     }
 
     fn cut(&mut self, cut: Cut) -> Attempt {
-        let reason = match cut.why {
-            Broken::Timeout => Reason::Timeout,
-            Broken::Cancelled => Reason::Cancelled,
-            Broken::Closed => Reason::Closed,
-            Broken::Lost(_) => Reason::ConnectionLost,
-        };
+        if let Broken::Lost(error) = &cut.why {
+            log::info!("a connection of a blocking command was lost: {error}");
+        }
+        let reason = cut.why.reason();
         let lost = reason == Reason::ConnectionLost;
         if lost && (!cut.was_sent || (self.facts.repeatable && self.core.config.retry_reads)) {
             return Attempt::Later;

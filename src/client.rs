@@ -33,6 +33,7 @@ use crate::runtime::wire::NodeMessage;
 use crate::stats::Stats;
 use crate::sync::Mutex;
 use crate::transaction::Transaction;
+use crate::watch::{self, Watched};
 
 /// A client of a cluster, or of a single server.
 ///
@@ -242,6 +243,40 @@ impl Client {
         let mut transaction = Transaction::new();
         collect(&mut transaction);
         T::from_value(transaction.execute(&self.core)?)
+    }
+
+    /// Watches keys of one slot, lets `session` read and decide, and runs its transaction only if
+    /// none of the keys changed meanwhile. If one did, or if the slot moved or the connection was
+    /// lost before EXEC was sent, `session` runs again, within the `response_timeout`.
+    ///
+    /// ```no_run
+    /// # use reslot::{Client, cmd};
+    /// # let client = Client::connect("redis://127.0.0.1:7000")?;
+    /// let stock: i64 = client.watch(&["{shop}stock"], |session| {
+    ///     let stock: i64 = session.query(cmd("GET").arg("{shop}stock"))?;
+    ///     if stock == 0 {
+    ///         return Ok(0);
+    ///     }
+    ///     let (left,): (i64,) = session.transaction(|t| {
+    ///         t.add(cmd("DECR").arg("{shop}stock"));
+    ///     })?;
+    ///     Ok(left)
+    /// })?;
+    /// # Ok::<(), reslot::Error>(())
+    /// ```
+    ///
+    /// The session has a connection of its own. Errors of its calls should be returned from the
+    /// closure with `?`: they decide whether it runs again.
+    ///
+    /// # Errors
+    /// What the closure returned, if another run cannot mend it;
+    /// [`Reason::WatchLost`](crate::Reason::WatchLost) or a timeout if the time ran out.
+    pub fn watch<K: AsRef<[u8]>, R>(
+        &self,
+        keys: &[K],
+        session: impl FnMut(&mut Watched<'_>) -> Result<R>,
+    ) -> Result<R> {
+        watch::run(&self.core, keys, session)
     }
 
     /// What the client has counted so far.

@@ -22,6 +22,7 @@ mod stats;
 mod sync;
 mod transaction;
 mod url;
+mod watch;
 
 pub use cancel::CancelToken;
 pub use client::Client;
@@ -39,3 +40,4 @@ pub use proto::slot::Slot;
 pub use proto::value::{ServerError, Value};
 pub use stats::{NodeStats, Stats};
 pub use transaction::Transaction;
+pub use watch::Watched;

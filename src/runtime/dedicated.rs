@@ -14,6 +14,7 @@ use super::clock;
 use super::dial::{Dialer, Open};
 use super::transport::{READ_SLICE, is_slice};
 use crate::proto::addr::NodeAddr;
+use crate::proto::outcome::Reason;
 use crate::proto::resp::decode::Frame;
 use crate::proto::verdict::Reply;
 use crate::sync::{Condvar, Mutex};
@@ -62,6 +63,17 @@ pub(crate) enum Broken {
     Closed,
     /// The connection was lost.
     Lost(io::Error),
+}
+
+impl Broken {
+    pub(crate) fn reason(&self) -> Reason {
+        match self {
+            Broken::Timeout => Reason::Timeout,
+            Broken::Cancelled => Reason::Cancelled,
+            Broken::Closed => Reason::Closed,
+            Broken::Lost(_) => Reason::ConnectionLost,
+        }
+    }
 }
 
 /// An exchange that ended early, and whether its last byte went out.
@@ -121,6 +133,7 @@ impl Pool {
             open = self.state.lock().idle.get_mut(addr).and_then(Vec::pop);
         }
         let mut open = self.dialer.open_node(addr, &self.closed).map_err(|error| {
+            log::info!("node {addr}: cannot connect: {error}");
             if is_gone(&self.closed) {
                 Broken::Closed
             } else {

@@ -51,7 +51,7 @@ impl TimeArg {
                 let text = format!("{}.{:03}", millis / 1000, millis % 1000);
                 changed.push(text.as_bytes());
             } else {
-                changed.push(millis.to_string().as_bytes());
+                changed.push_uint(millis);
             }
         }
         changed
