@@ -100,7 +100,10 @@ impl Drive {
         self.outbox.submit(unit, &mut strays);
         if !strays.is_empty() {
             // The node takes the slot over, but does not know yet.
-            records.report(Event::Strays { units: strays });
+            records.report(Event::Strays {
+                from: records.key,
+                units: strays,
+            });
         }
         self.stage(records);
         Ok(records.state.lock().inflight.mark())

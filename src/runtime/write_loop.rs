@@ -207,7 +207,10 @@ impl WriteLoop {
                 .stats
                 .relocated
                 .fetch_add(units.len() as u64, Ordering::Relaxed);
-            self.wire.records.report(Event::Strays { units });
+            self.wire.records.report(Event::Strays {
+                from: self.wire.records.key,
+                units,
+            });
         }
     }
 
