@@ -7,3 +7,5 @@ mod fake;
 mod harness;
 #[path = "../local_cluster/mod.rs"]
 mod local_cluster;
+mod pipelines;
+mod run;
