@@ -1,6 +1,6 @@
 //! Clients of scripted clusters, and short ways to run commands by them.
 
-use reslot::{Builder, Certainty, Client, Cmd, Pipeline, Result, Value, cmd};
+use reslot::{Builder, Client, Cmd, Pipeline, Result, Value, cmd};
 
 use crate::fake::FakeCluster;
 
@@ -65,10 +65,4 @@ pub(crate) fn texts(results: &[Result<Value>]) -> Vec<String> {
         Err(error) => format!("{:?}", error.certainty()),
     };
     results.iter().map(each).collect()
-}
-
-/// The certainty of what must be an error.
-#[track_caller]
-pub(crate) fn certainty<T: std::fmt::Debug>(result: Result<T>) -> Certainty {
-    result.unwrap_err().certainty()
 }
