@@ -9,4 +9,5 @@ mod harness;
 #[path = "../local_cluster/mod.rs"]
 mod local_cluster;
 mod pipelines;
+mod relocation;
 mod run;
