@@ -22,7 +22,7 @@ use super::thread::Thread;
 use crate::config::Config;
 use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::{Cluster, Commit, Dial, Effect, Event, NodeKey};
-use crate::proto::outcome::Reason;
+use crate::proto::outcome::{Outcome, Reason};
 use crate::proto::unit::Unit;
 use crate::reply::Settler;
 use crate::stats::ClientCounters;
@@ -82,6 +82,7 @@ impl CoordinatorHandle {
             report,
             ready,
             announce: None,
+            settled: Vec::new(),
             queries: Vec::new(),
             stop: Some(bounded(0)),
             closing: None,
@@ -139,6 +140,9 @@ struct Coordinator {
     ready: Sender<Result<(), Vec<String>>>,
     /// What `ready` is told once the routes are published.
     announce: Option<Result<(), Vec<String>>>,
+    /// What ends in this step. Its callers wake up when the routes are published, so that their
+    /// next command goes by what this one has taught.
+    settled: Vec<(Settler, Outcome)>,
     /// Topology queries under way.
     queries: Vec<Thread>,
     /// Dropped to stop the queries.
@@ -185,6 +189,9 @@ impl Coordinator {
         self.cluster.tick(clock::now());
         self.carry_out();
         self.publish();
+        for (ticket, outcome) in self.settled.drain(..) {
+            ticket.settle(outcome);
+        }
         if let Some(result) = self.announce.take() {
             drop(self.ready.send(result));
         }
@@ -255,7 +262,7 @@ impl Coordinator {
 
     fn carry_out_one(&mut self, effect: Effect<Settler>) {
         match effect {
-            Effect::Settle(ticket, outcome) => ticket.settle(outcome),
+            Effect::Settle(ticket, outcome) => self.settled.push((ticket, outcome)),
             Effect::Send(node, unit) => self.send(node, unit),
             Effect::Spawn(key, addr, dial) => self.spawn(key, addr, dial),
             Effect::Replace(node, generation) => self.tell(node, NodeMessage::Replace(generation)),

@@ -3,7 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod command_table;
+mod connection_loss;
 mod fake;
 mod harness;
 #[path = "../local_cluster/mod.rs"]
 mod local_cluster;
+mod pipelines;
+mod relocation;
+mod run;
