@@ -224,7 +224,7 @@ impl Core {
         deadline: Option<Instant>,
         when_full: WhenFull,
     ) -> Arc<Cell> {
-        let (cell, settler) = Cell::new(1);
+        let (cell, settler) = Cell::of_one(body.slot());
         self.routes
             .submit(Unit::new(settler, body, deadline), pick, when_full);
         cell
@@ -244,6 +244,11 @@ impl Core {
         };
         let timed_out = why == Reason::Timeout;
         let snapshot = self.routes.snapshot();
+        if let Some(Home::Node(key)) = homes.last() {
+            if let Some(Some(node)) = snapshot.nodes.get(key.index()) {
+                cell.was_at(&node.wire.addr);
+            }
+        }
         for home in homes {
             match home {
                 Home::Node(key) => {
