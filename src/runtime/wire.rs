@@ -38,6 +38,8 @@ pub(crate) enum NodeMessage {
     Idle,
     /// From the reading thread: its last message.
     ReaderEnded,
+    /// Pass on what other nodes can run as well: commands without keys, and `reads`.
+    Release { reads: bool },
     /// End, at the latest at `limit`: wait for what is on the wire, give back what is queued.
     End { limit: Instant, why: Reason },
 }

@@ -168,6 +168,10 @@ impl WriteLoop {
                 self.demand();
             }
             NodeMessage::GiveUp(id, slots) => self.give_up(id, slots),
+            NodeMessage::Release { reads } => {
+                let free = self.outbox.release(reads);
+                self.hand_back(free);
+            }
             NodeMessage::Gone {
                 commands,
                 timed_out,
