@@ -297,7 +297,7 @@ impl Coordinator {
                     .coming(super::records::amount(&unit));
                 handle.submit(unit);
             }
-            None => super::routes::fail(unit, Reason::NodeGone),
+            None => super::routes::fail(unit, Reason::NodeGone, None),
         }
     }
 
@@ -353,7 +353,7 @@ impl Coordinator {
                 Some((handle, _)) => handle.take_over(slots, units),
                 None => units
                     .into_iter()
-                    .for_each(|u| super::routes::fail(u, Reason::NodeGone)),
+                    .for_each(|u| super::routes::fail(u, Reason::NodeGone, None)),
             }
         }
         for (node, id, slots) in commit.give_ups {
@@ -361,6 +361,9 @@ impl Coordinator {
                 Some((handle, _)) => handle.tell(NodeMessage::GiveUp(id, slots)),
                 None => drop(self.report.send(Event::Cleared { id })),
             }
+        }
+        for (node, reads) in commit.release {
+            self.tell(node, NodeMessage::Release { reads });
         }
         let limit = clock::now() + self.config.drain_limit;
         for node in commit.retire {
@@ -431,7 +434,7 @@ impl Coordinator {
             self.handle_last(event);
         }
         while let Ok(unit) = self.parked.try_recv() {
-            super::routes::fail(unit, Reason::Closed);
+            super::routes::fail(unit, Reason::Closed, None);
         }
         self.cluster.close();
         for effect in self.cluster.take_effects() {
@@ -443,7 +446,7 @@ impl Coordinator {
 
     /// After the end was decided units are not moved any more.
     fn handle_last(&mut self, event: Event<Settler>) {
-        let closed = |unit| super::routes::fail(unit, Reason::Closed);
+        let closed = |unit| super::routes::fail(unit, Reason::Closed, None);
         match event {
             Event::Redirected { unit, .. } => closed(unit),
             Event::Strays { units, .. } | Event::Extracted { units, .. } => {

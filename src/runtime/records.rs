@@ -42,6 +42,8 @@ pub(crate) enum NodeMessage {
     Lost { generation: u64 },
     /// Everything that was written is answered.
     Idle,
+    /// Pass on what other nodes can run as well: commands without keys, and `reads`.
+    Release { reads: bool },
     /// From the reading thread: its last message.
     ReaderEnded,
     /// End, at the latest at `limit`: wait for what is on the wire, give back what is queued.

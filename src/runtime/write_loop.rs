@@ -159,6 +159,10 @@ impl WriteLoop {
                 self.demand();
             }
             NodeMessage::GiveUp(id, slots) => self.give_up(id, slots, drive),
+            NodeMessage::Release { reads } => {
+                let free = drive.outbox.release(reads);
+                self.hand_back(free);
+            }
             NodeMessage::Gone {
                 commands,
                 timed_out,

@@ -9,5 +9,6 @@ mod harness;
 #[path = "../local_cluster/mod.rs"]
 mod local_cluster;
 mod pipelines;
+mod real;
 mod relocation;
 mod run;

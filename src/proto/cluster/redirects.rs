@@ -3,9 +3,7 @@
 use std::time::Instant;
 
 use super::holds::Place;
-use super::{
-    AVOID_REPLICA, Cluster, Effect, NodeKey, PAUSE, REDIRECT_PAUSE, Role, Target, UNLISTED_LINGER,
-};
+use super::{Cluster, Effect, NodeKey, PAUSE, REDIRECT_PAUSE, Role, Target, UNLISTED_LINGER};
 use crate::proto::addr::NodeAddr;
 use crate::proto::outcome::Reason;
 use crate::proto::redirect::{Endpoint, Redirect};
@@ -254,10 +252,7 @@ impl<T: Ticket> Cluster<T> {
             .get(from)
             .is_some_and(|node| node.role == Role::Replica);
         if is_replica {
-            if let Some(node) = self.nodes.get_mut(from) {
-                node.avoid_until = Some(now + AVOID_REPLICA);
-            }
-            self.dirty = true;
+            self.avoid(from, now);
             return self.dispatch(unit, now);
         }
         match unit.facts(0).target {
