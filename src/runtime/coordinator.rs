@@ -447,7 +447,7 @@ impl Coordinator {
         let closed = |unit| super::routes::fail(unit, Reason::Closed);
         match event {
             Event::Redirected { unit, .. } => closed(unit),
-            Event::Strays { units } | Event::Extracted { units, .. } => {
+            Event::Strays { units, .. } | Event::Extracted { units, .. } => {
                 units.into_iter().for_each(closed);
             }
             Event::Retired { node, units } => {

@@ -208,7 +208,10 @@ impl WriteLoop {
                 .stats
                 .relocated
                 .fetch_add(units.len() as u64, Ordering::Relaxed);
-            self.report(Event::Strays { units });
+            self.report(Event::Strays {
+                from: self.key,
+                units,
+            });
         }
     }
 
