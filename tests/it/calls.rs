@@ -13,7 +13,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// More than the kernel's buffers of a connection hold: what is longer is written in part while
 /// its node does not read.
-const HUGE: usize = 40 << 20;
+const HUGE: usize = 24 << 20;
 
 /// Settings with one seed that does not get stuck in any test. Calls wait [`LONG`].
 pub(crate) fn builder(cluster: &FakeCluster) -> Builder {
@@ -172,10 +172,8 @@ pub(crate) fn spread_the_map(cluster: &FakeCluster, client: &Client) {
         .expect("the last but one has slots");
     cluster.assign(slot..=slot, last);
     let asked = cluster.log().on(last).commands("CLUSTER SLOTS").count();
-    assert_eq!(
-        run(client, &format!("GET {}", key_for_slot(slot))),
-        Ok(Value::Null)
-    );
+    // A client that follows no redirect learns from it all the same.
+    drop(run(client, &format!("GET {}", key_for_slot(slot))));
     cluster
         .log()
         .on(last)
