@@ -9,3 +9,4 @@ mod harness;
 #[path = "../local_cluster/mod.rs"]
 mod local_cluster;
 mod relocation;
+mod transactions;
