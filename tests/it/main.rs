@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod calls;
 mod command_table;
 mod connection_loss;
 mod fake;
@@ -12,3 +13,4 @@ mod pipelines;
 mod real;
 mod relocation;
 mod run;
+mod transactions;
