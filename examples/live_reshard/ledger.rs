@@ -25,8 +25,8 @@ struct Entry {
     known: u64,
     /// How many increments since then may have run.
     unknown: u64,
-    /// When an increment was last acknowledged.
-    told: Option<Instant>,
+    /// The call in which an increment was last acknowledged: its beginning and its end.
+    told: Option<(Instant, Instant)>,
     /// The value when the phase began.
     settled: u64,
 }
@@ -46,9 +46,20 @@ pub(crate) struct Crash {
 /// before the crash may be lost with the primary; no client can prevent that.
 const AT_RISK: Duration = Duration::from_secs(1);
 
-/// Replies of the crashed primary that were on their way are read within this time. Its replica
-/// takes over no sooner than 2 s after the crash.
-const IN_KERNEL: Duration = Duration::from_millis(500);
+/// A kill takes no longer than this to take effect. Whatever was asked later was not acknowledged
+/// by the killed primary.
+const DYING: Duration = Duration::from_millis(100);
+
+/// A value that a server gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reply<'a> {
+    /// The value.
+    pub(crate) value: u64,
+    /// When the call began. A pipeline may have begun before the crash and ended long after it.
+    pub(crate) asked: Instant,
+    /// The crash, if there was one.
+    pub(crate) crash: Option<&'a Crash>,
+}
 
 /// Whether a value is as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,26 +120,21 @@ impl Ledger {
     }
 
     /// Notes the value that an `INCR` gave.
-    pub(crate) fn incremented(
-        &mut self,
-        number: usize,
-        value: u64,
-        crash: Option<&Crash>,
-    ) -> Finding {
-        self.told(number, value, 1, crash)
+    pub(crate) fn incremented(&mut self, number: usize, reply: Reply<'_>) -> Finding {
+        self.told(number, 1, reply)
     }
 
     /// Notes the value that a `GET` gave.
-    pub(crate) fn read(&mut self, number: usize, value: u64, crash: Option<&Crash>) -> Finding {
-        self.told(number, value, 0, crash)
+    pub(crate) fn read(&mut self, number: usize, reply: Reply<'_>) -> Finding {
+        self.told(number, 0, reply)
     }
 
-    fn told(&mut self, number: usize, value: u64, step: u64, crash: Option<&Crash>) -> Finding {
+    fn told(&mut self, number: usize, step: u64, reply: Reply<'_>) -> Finding {
         let entry = &mut self.entries[number];
-        let least = entry.known + step;
+        let (least, value) = (entry.known + step, reply.value);
         let finding = if value < least {
-            match crash {
-                Some(crash) if entry.at_risk(crash) && value >= entry.settled => {
+            match reply.crash {
+                Some(crash) if value >= entry.settled && entry.at_risk(crash) => {
                     Finding::LostByCrash
                 }
                 _ => Finding::Lost,
@@ -138,10 +144,10 @@ impl Ledger {
         } else {
             Finding::Right
         };
-        entry.unknown = entry.unknown.saturating_sub(value.saturating_sub(least));
+        entry.unknown -= entry.unknown.min(value.saturating_sub(least));
         entry.known = value;
-        if step > 0 || finding != Finding::Right {
-            entry.told = Some(Instant::now());
+        if step > 0 {
+            entry.told = Some((reply.asked, Instant::now()));
         }
         finding
     }
@@ -152,8 +158,8 @@ impl Entry {
     fn at_risk(&self, crash: &Crash) -> bool {
         let slot = self.slot.number();
         let served = |&(first, last): &(u16, u16)| (first..=last).contains(&slot);
-        let shortly = |told: Instant| {
-            told + AT_RISK >= crash.at && told.saturating_duration_since(crash.at) <= IN_KERNEL
+        let shortly = |(asked, told): (Instant, Instant)| {
+            told + AT_RISK >= crash.at && asked <= crash.at + DYING
         };
         crash.slots.iter().any(served) && self.told.is_some_and(shortly)
     }

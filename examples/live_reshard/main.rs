@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ledger::{Crash, Ledger};
+use ledger::{Crash, Ledger, Reply};
 use local_cluster::{LocalCluster, ensure_server};
 use options::{HELP, Options};
 use reslot::{Client, Result, cmd};
@@ -180,10 +180,16 @@ fn verify(client: &Client, workers: &mut [Worker], crash: Option<&Crash>) -> Res
             for &number in batch {
                 pipeline.add(cmd("GET").arg(worker.ledger.key(number)));
             }
+            let asked = Instant::now();
             let values: Vec<Option<u64>> = pipeline.query()?;
             for (&number, value) in batch.iter().zip(values) {
                 let what = format!("at the end {} is {value:?}", worker.ledger.key(number));
-                let finding = worker.ledger.read(number, value.unwrap_or(0), crash);
+                let reply = Reply {
+                    value: value.unwrap_or(0),
+                    asked,
+                    crash,
+                };
+                let finding = worker.ledger.read(number, reply);
                 seen.finding(finding, &what);
             }
         }

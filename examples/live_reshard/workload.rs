@@ -7,7 +7,7 @@ use std::time::Instant;
 use reslot::{Certainty, Client, Error, FromValue, Result, cmd};
 
 use crate::histogram::Histogram;
-use crate::ledger::{Crash, Finding, Ledger};
+use crate::ledger::{Crash, Finding, Ledger, Reply};
 
 /// What threads share during a phase.
 #[derive(Debug, Default)]
@@ -125,7 +125,7 @@ impl Worker {
             match results {
                 Ok(results) => {
                     for (step, result) in steps.iter().zip(results) {
-                        self.judge(*step, result, phase, &mut seen);
+                        self.judge(*step, result, (start, phase), &mut seen);
                     }
                 }
                 Err(error) => seen.fault(format!("a whole pipeline failed: {error}")),
@@ -163,13 +163,25 @@ impl Worker {
         Ok(numbers.collect())
     }
 
-    fn judge(&mut self, step: Step, result: Result<u64>, phase: &Phase, seen: &mut Seen) {
+    /// Compares a result with what is possible; the call began when `asked`.
+    fn judge(
+        &mut self,
+        step: Step,
+        result: Result<u64>,
+        (asked, phase): (Instant, &Phase),
+        seen: &mut Seen,
+    ) {
         let crash = phase.crash.get();
         match result {
             Ok(value) => {
+                let reply = Reply {
+                    value,
+                    asked,
+                    crash,
+                };
                 let finding = match step.write {
-                    true => self.ledger.incremented(step.key, value, crash),
-                    false => self.ledger.read(step.key, value, crash),
+                    true => self.ledger.incremented(step.key, reply),
+                    false => self.ledger.read(step.key, reply),
                 };
                 let key = self.ledger.key(step.key);
                 seen.finding(finding, &format!("{step:?}: {key} is {value}"));
