@@ -21,7 +21,7 @@ use super::wire::NodeMessage;
 use crate::config::{Config, ReadFrom};
 use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::{Cluster, Commit, Dial, Effect, Event, NodeKey, Settings};
-use crate::proto::outcome::Reason;
+use crate::proto::outcome::{Outcome, Reason};
 use crate::proto::unit::Unit;
 use crate::reply::Settler;
 use crate::stats::ClientCounters;
@@ -80,6 +80,7 @@ impl CoordinatorHandle {
             report,
             ready,
             announce: None,
+            settled: Vec::new(),
             queries: Vec::new(),
             stop: Some(bounded(0)),
             closing: None,
@@ -145,6 +146,9 @@ struct Coordinator {
     ready: Sender<Result<(), Vec<String>>>,
     /// What `ready` is told once the routes are published.
     announce: Option<Result<(), Vec<String>>>,
+    /// Ends that callers see once the routes are published: their next command goes by what this
+    /// one has taught.
+    settled: Vec<(Settler, Outcome)>,
     /// Topology queries under way.
     queries: Vec<Thread>,
     /// Dropped to stop the queries.
@@ -191,6 +195,7 @@ impl Coordinator {
         self.cluster.tick(clock::now());
         self.carry_out();
         self.publish();
+        self.settle();
         if let Some(result) = self.announce.take() {
             drop(self.ready.send(result));
         }
@@ -259,7 +264,7 @@ impl Coordinator {
 
     fn carry_out_one(&mut self, effect: Effect<Settler>) {
         match effect {
-            Effect::Settle(ticket, outcome) => ticket.settle(outcome),
+            Effect::Settle(ticket, outcome) => self.settled.push((ticket, outcome)),
             Effect::Send(node, unit) => self.send(node, unit),
             Effect::Spawn(key, addr, dial) => self.spawn(key, addr, dial),
             Effect::Replace(node, generation) => self.tell(node, NodeMessage::Replace(generation)),
@@ -281,6 +286,16 @@ impl Coordinator {
                 }
             }
             Effect::Ready(result) => self.announce = Some(result),
+        }
+    }
+
+    fn settle(&mut self) {
+        for (ticket, outcome) in self.settled.drain(..) {
+            if matches!(&outcome, Err(failure) if failure.reason() == Reason::TooManyRedirects) {
+                let counter = &self.counters.redirects_exhausted;
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+            ticket.settle(outcome);
         }
     }
 

@@ -207,13 +207,9 @@ impl<T: Ticket> Cluster<T> {
             // Replicas answer nil for keys that have left: reads go to the primary meanwhile.
             self.dirty |= self.settings.replica_reads;
         }
-        let redirects = unit.trail_mut().redirects;
+        // Followed at once, however often: the owner would only say ASK again. What goes round in
+        // circles pauses at its MOVED.
         unit.asking = true;
-        if redirects >= 3 {
-            unit.asking = false;
-            let pause = REDIRECT_PAUSE.pause(redirects - 2, &mut self.random);
-            return self.delay(unit, now + pause);
-        }
         self.send(to, unit);
     }
 
