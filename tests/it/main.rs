@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod clients;
 mod command_table;
 mod fake;
 mod harness;
 #[path = "../local_cluster/mod.rs"]
 mod local_cluster;
+mod redirects;
