@@ -9,3 +9,6 @@ mod harness;
 #[path = "../local_cluster/mod.rs"]
 mod local_cluster;
 mod redirects;
+mod refresh;
+mod seeds;
+mod topology;
