@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::cmd::Cmd;
 use crate::convert::FromValue;
@@ -25,9 +26,10 @@ use crate::runtime::routes::{Pick, Snapshot};
 /// command that is redirected is sent again by itself; the others are not.
 #[derive(Debug)]
 pub struct Pipeline<'a> {
-    core: &'a Core,
+    core: &'a Arc<Core>,
     commands: Vec<Cmd>,
     timeout: Option<Option<Duration>>,
+    cancel: Option<CancelToken>,
 }
 
 /// A command that passed all checks.
@@ -40,11 +42,12 @@ struct Checked {
 }
 
 impl<'a> Pipeline<'a> {
-    pub(crate) fn new(core: &'a Core) -> Self {
+    pub(crate) fn new(core: &'a Arc<Core>) -> Self {
         Self {
             core,
             commands: Vec::new(),
             timeout: None,
+            cancel: None,
         }
     }
 
@@ -58,6 +61,13 @@ impl<'a> Pipeline<'a> {
     /// for ever. Deadlines of the single commands do not count in a pipeline.
     pub fn timeout(&mut self, timeout: impl Into<Option<Duration>>) -> &mut Self {
         self.timeout = Some(timeout.into());
+        self
+    }
+
+    /// Ends the call when the token is cancelled. Results that are there are kept; each other one
+    /// says whether its command may run.
+    pub fn cancel_token(&mut self, token: &CancelToken) -> &mut Self {
+        self.cancel = Some(token.clone());
         self
     }
 
@@ -88,7 +98,7 @@ impl<'a> Pipeline<'a> {
                 Err(error) => results[index] = Some(Err(error)),
             }
         }
-        for (index, result) in run(self.core, checked, deadline) {
+        for (index, result) in run(self.core, checked, deadline, self.cancel.as_ref()) {
             results[index] = Some(result);
         }
         Ok(results
@@ -115,7 +125,7 @@ fn lost() -> Result<Value> {
     )))
 }
 
-fn check(index: usize, command: Cmd, core: &Core) -> Result<Checked> {
+fn check(index: usize, command: Cmd, core: &Arc<Core>) -> Result<Checked> {
     let name = command.name().to_owned();
     let request = Request::new(command, core)?;
     let refused = |why| Err(Misuse::Refused { command: name, why }.into());
@@ -135,9 +145,10 @@ fn check(index: usize, command: Cmd, core: &Core) -> Result<Checked> {
 
 /// Groups the commands by node, hands the groups over, and waits.
 fn run(
-    core: &Core,
+    core: &Arc<Core>,
     commands: Vec<Checked>,
     deadline: Option<Instant>,
+    cancel: Option<&CancelToken>,
 ) -> Vec<(usize, Result<Value>)> {
     if commands.is_empty() {
         return Vec::new();
@@ -148,6 +159,7 @@ fn run(
         groups.add(command, &snapshot, core);
     }
     let (cell, settler) = Cell::new(groups.order.len());
+    let _registration = cancel.map(|token| token.register(core, &cell));
     let order = groups.hand_over(core, &snapshot, settler, deadline);
     core.wait(&cell, deadline);
     order

@@ -89,6 +89,7 @@ impl<T: Ticket> Outbox<T> {
     }
 
     /// Whether nothing waits and nothing is half written.
+    #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty() && !self.has_staged()
     }

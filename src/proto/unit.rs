@@ -114,10 +114,6 @@ impl Batch {
         self.commands.len()
     }
 
-    pub(crate) fn byte_len(&self) -> usize {
-        self.bytes.len()
-    }
-
     fn start(&self, index: usize) -> usize {
         index
             .checked_sub(1)
@@ -270,6 +266,8 @@ impl<T> Unit<T> {
         }
     }
 
+    /// How often it was written.
+    #[cfg(test)]
     pub(crate) fn attempts(&self) -> u32 {
         self.trail.as_ref().map_or(0, |trail| trail.attempts)
     }

@@ -41,6 +41,7 @@ pub(crate) struct CoordinatorHandle {
     pub(crate) routes: Arc<Routes>,
     pub(crate) counters: Arc<ClientCounters>,
     control: Sender<Control>,
+    events: Sender<Event<Settler>>,
     thread: Thread,
 }
 
@@ -87,12 +88,14 @@ impl CoordinatorHandle {
             config,
             dialer,
         };
+        let events = actor.report.clone();
         let thread = Thread::spawn("coordinator", move || actor.run())?;
         Ok((
             Self {
                 routes,
                 counters,
                 control,
+                events,
                 thread,
             },
             when_ready,
@@ -102,6 +105,11 @@ impl CoordinatorHandle {
     /// For telling it something while it runs.
     pub(crate) fn control(&self) -> Sender<Control> {
         self.control.clone()
+    }
+
+    /// For reporting what threads outside of the runtime learn.
+    pub(crate) fn events(&self) -> Sender<Event<Settler>> {
+        self.events.clone()
     }
 
     pub(crate) fn tell(&self, control: Control) {

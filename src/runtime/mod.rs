@@ -14,6 +14,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod coordinator;
+pub(crate) mod dedicated;
 pub(crate) mod dial;
 pub(crate) mod load;
 pub(crate) mod node;

@@ -17,7 +17,7 @@ use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::{NodeKey, View};
 use crate::proto::outcome::Reason;
 use crate::proto::slot::Slot;
-use crate::proto::unit::{Target, Unit};
+use crate::proto::unit::{Target, Ticket, Unit};
 use crate::reply::{Home, Settler};
 use crate::sync::RwLock;
 
@@ -169,7 +169,7 @@ impl Routes {
                     let load = node
                         .as_ref()
                         .map_or(&self.parked_load, |node| &node.wire.load);
-                    if !load.wait_for_room(more, unit.deadline) {
+                    if !load.wait_for_room(more, unit.deadline, || unit.ticket.is_dead()) {
                         return fail(unit, Reason::QueueFull);
                     }
                 }
@@ -228,7 +228,6 @@ impl Routes {
 
 /// Ends a unit that was never handed over.
 pub(crate) fn fail(mut unit: Unit<Settler>, reason: Reason) {
-    use crate::proto::unit::Ticket;
     while unit.places() > 1 {
         let mut rest = unit.split_front(1);
         std::mem::swap(&mut rest, &mut unit);

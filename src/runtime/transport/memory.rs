@@ -121,6 +121,11 @@ impl ReadHalf for MemoryRead {
         Ok(count)
     }
 
+    fn is_quiet(&mut self) -> bool {
+        let state = self.pipe.state.lock();
+        state.bytes.is_empty() && !state.closed
+    }
+
     fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.timeout = timeout;
         Ok(())

@@ -7,7 +7,7 @@ use super::Node;
 use crate::proto::backoff::Random;
 use crate::proto::inflight::BarrierId;
 use crate::proto::limits;
-use crate::proto::outcome::Certainty;
+use crate::proto::outcome::{Certainty, Reason};
 use crate::proto::testing::wire::{Command, Line, Parser, padded, pipeline, single, transaction};
 use crate::proto::testing::{TestTicket, for_each_seed, slots as set};
 use crate::proto::unit::Unit;
@@ -311,7 +311,7 @@ impl Test {
             4..7 => {
                 for (ticket, outcome) in self.node.stage() {
                     let failure = outcome.expect_err("past its deadline");
-                    assert_ne!(failure.certainty(), Certainty::Unknown);
+                    assert_eq!(failure.reason(), Reason::Timeout);
                     self.node.ledger.discard(ticket);
                 }
             }
