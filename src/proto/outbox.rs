@@ -153,6 +153,15 @@ impl<T: Ticket> Outbox<T> {
         self.queue.extract(slots)
     }
 
+    /// There are others who can serve what waits here for a connection: everything of any slot,
+    /// unless a connection is there by now. No slot leaves this node by it.
+    pub(crate) fn recall(&mut self) -> Vec<Unit<T>> {
+        match self.link {
+            Link::Down => self.queue.extract_slotted(),
+            Link::Up(_) | Link::Closing(_) => Vec::new(),
+        }
+    }
+
     /// This node ends: everything that is queued.
     pub(crate) fn give_up_all(&mut self) -> Vec<Unit<T>> {
         self.queue.extract_all()

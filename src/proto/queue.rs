@@ -90,6 +90,11 @@ impl<T: Ticket> Queue<T> {
         self.take(|target| target.slot().is_some_and(|slot| slots.contains(slot)))
     }
 
+    /// Takes everything of any slot. What is addressed to this node stays.
+    pub(crate) fn extract_slotted(&mut self) -> Vec<Unit<T>> {
+        self.take(|target| target.slot().is_some())
+    }
+
     /// Takes everything.
     pub(crate) fn extract_all(&mut self) -> Vec<Unit<T>> {
         self.take(|_| true)

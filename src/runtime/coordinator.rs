@@ -277,6 +277,7 @@ impl Coordinator {
             Effect::Spawn(key, addr, dial) => self.spawn(key, addr, dial),
             Effect::Replace(node, generation) => self.tell(node, NodeMessage::Replace(generation)),
             Effect::Break(node) => self.tell(node, NodeMessage::Break),
+            Effect::Recall(node) => self.tell(node, NodeMessage::Recall),
             Effect::Refresh(cause) => {
                 log::debug!("topology refresh: {cause:?}");
                 self.counters.refresh(cause);

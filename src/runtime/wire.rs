@@ -27,6 +27,8 @@ pub(crate) enum NodeMessage {
     Replace(u64),
     /// The connection does not answer: close it.
     Break,
+    /// Unless there is a connection, hand back what waits for one and others can serve.
+    Recall,
     /// From the reading thread: a connection is ready.
     Connected {
         generation: u64,

@@ -175,6 +175,10 @@ impl WriteLoop {
             NodeMessage::Replace(generation) if generation == self.generation => self.replace(),
             NodeMessage::Replace(_) | NodeMessage::Idle | NodeMessage::ReaderEnded => {}
             NodeMessage::Break => self.shut(),
+            NodeMessage::Recall => {
+                let units = self.outbox.recall();
+                self.hand_back(units);
+            }
             NodeMessage::Connected { generation, write } => self.connected(generation, write),
             NodeMessage::Lost { generation } => self.lost(generation),
             NodeMessage::End { limit, why } => self.begin_end(End { limit, why }),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::holds::{Hold, Place};
-use super::{Barrier, Cluster, NodeKey, Role};
+use super::{Barrier, Cluster, Health, NodeKey, Role};
 use crate::proto::addr::NodeAddr;
 use crate::proto::inflight::BarrierId;
 use crate::proto::slot::{Slot, SlotSet};
@@ -110,7 +110,9 @@ impl<T: Ticket> Cluster<T> {
     fn usable_replicas(&self) -> Vec<(NodeKey, Vec<NodeKey>)> {
         let usable = |key: &NodeKey| {
             let node = self.nodes.get(*key);
-            node.is_some_and(|node| node.spawned && node.avoid_until.is_none())
+            node.is_some_and(|node| {
+                node.spawned && node.health != Health::Failing && node.avoid_until.is_none()
+            })
         };
         let shards = self.replicas.iter().map(|(&primary, replicas)| {
             (

@@ -92,6 +92,8 @@ pub(crate) enum Effect<T> {
     Replace(NodeKey, u64),
     /// Close the connection of a node now: it does not answer.
     Break(NodeKey),
+    /// Have a replica without a connection hand back the reads that wait for it, as strays.
+    Recall(NodeKey),
     /// A refresh starts, for this reason.
     Refresh(RefreshCause),
     /// Ask a node for its map, over a connection of its own.
@@ -270,10 +272,17 @@ impl<T: Ticket> Cluster<T> {
             Event::NodeDown { node } => {
                 self.set_health(node, Health::Failing);
                 self.want_refresh(RefreshCause::ConnectionLost, None);
+                if self.is_replica(node) {
+                    // Each failed attempt comes by here, so late arrivals do not stay either.
+                    self.effects.push(Effect::Recall(node));
+                }
             }
             Event::Suspect { node } => {
                 if self.nodes.get(node).is_some() {
                     self.want_refresh(RefreshCause::Timeout, None);
+                }
+                if self.is_replica(node) {
+                    self.avoid_replica(node, now);
                 }
             }
             Event::Retired { node, units } => self.retired(node, units, now),
@@ -457,6 +466,8 @@ impl<T: Ticket> Cluster<T> {
 
     fn set_health(&mut self, node: NodeKey, health: Health) {
         if let Some(node) = self.nodes.get_mut(node) {
+            // Reads go to replicas that are not failing.
+            self.dirty |= node.role == Role::Replica && node.health != health;
             node.health = health;
         }
         self.check_ready();

@@ -128,11 +128,7 @@ impl<T: Ticket> Cluster<T> {
         mut unit: Unit<T>,
         now: Instant,
     ) {
-        let is_replica = self
-            .nodes
-            .get(from)
-            .is_some_and(|node| node.role == Role::Replica);
-        if is_replica {
+        if self.is_replica(from) {
             // Its connection lost READONLY, or it copies another primary now.
             self.effects.push(Effect::Replace(from, generation));
         }
@@ -228,15 +224,8 @@ impl<T: Ticket> Cluster<T> {
     }
 
     fn not_serving(&mut self, from: NodeKey, unit: Unit<T>, now: Instant) {
-        let is_replica = self
-            .nodes
-            .get(from)
-            .is_some_and(|node| node.role == Role::Replica);
-        if is_replica {
-            if let Some(node) = self.nodes.get_mut(from) {
-                node.avoid_until = Some(now + AVOID_REPLICA);
-            }
-            self.dirty = true;
+        if self.is_replica(from) {
+            self.avoid_replica(from, now);
             return self.dispatch(unit, now);
         }
         match unit.facts(0).target {
@@ -249,6 +238,19 @@ impl<T: Ticket> Cluster<T> {
                 self.delay(unit, now + pause);
             }
         }
+    }
+
+    pub(super) fn is_replica(&self, key: NodeKey) -> bool {
+        let node = self.nodes.get(key);
+        node.is_some_and(|node| node.role == Role::Replica)
+    }
+
+    /// For a while reads go elsewhere.
+    pub(super) fn avoid_replica(&mut self, key: NodeKey, now: Instant) {
+        if let Some(node) = self.nodes.get_mut(key) {
+            node.avoid_until = Some(now + AVOID_REPLICA);
+        }
+        self.dirty = true;
     }
 
     /// Keeps a whole slot back for a while: what was refused must not be overtaken.

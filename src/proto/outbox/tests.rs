@@ -8,7 +8,7 @@ use crate::proto::limits;
 use crate::proto::outcome::{Certainty, Outcome, Reason};
 use crate::proto::testing::wire::{Command, padded, pipeline, single, transaction};
 use crate::proto::testing::{Ledger, TestTicket, slots};
-use crate::proto::unit::{Body, Unit};
+use crate::proto::unit::{Body, Target, Unit};
 
 mod random;
 
@@ -421,4 +421,30 @@ fn a_closing_connection_takes_nothing_new() {
     assert_eq!(node.write_text(), "C 1 1 0 w\n");
     let lost = node.disconnect(true);
     node.take_settled(lost.settled);
+}
+
+/// A replica without a connection gives back what others can serve, and no slot with it.
+#[test]
+fn a_recall_takes_what_waits_for_a_connection() {
+    let mut node = Node::new();
+    node.submit(single(&node.ledger, &Command::read(1, 0)));
+    assert!(node.outbox.recall().is_empty(), "it is about to be written");
+    node.disconnect(true);
+    let mut addressed = single(&node.ledger, &Command::read(2, 0));
+    if let Body::One(_, facts) = &mut addressed.body {
+        facts.target = Target::Node;
+    }
+    node.submit(addressed);
+    node.submit(pipeline(
+        &node.ledger,
+        &[Command::read(3, 0), Command::read(1, 0)],
+    ));
+    let units = node.outbox.recall();
+    assert_eq!(node.take_back(units), [0, 2, 3]);
+    node.submit(single(&node.ledger, &Command::read(1, 0)));
+    node.outbox.connect();
+    assert_eq!(node.write_text(), "C 1 2 0 r\nC 4 1 0 r\n");
+    let lost = node.disconnect(false);
+    node.take_settled(lost.settled);
+    node.ledger.check_all_settled_once();
 }

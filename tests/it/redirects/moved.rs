@@ -1,12 +1,12 @@
 //! MOVED: followed at once, learned for good, without waiting for a refresh.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use reslot::Certainty;
+use reslot::{Certainty, cmd};
 
 use crate::clients::{
-    addr, asked, builder, connect, get, maps_asked, never_refreshing, seen, value,
+    addr, asked, builder, connect, get, maps_asked, most_refreshes, never_refreshing, seen, value,
 };
 use crate::fake::{FakeCluster, Script, resp};
 
@@ -117,19 +117,23 @@ fn to_a_dead_node_ends_where_the_map_says() {
 #[test]
 fn to_a_dead_node_is_bounded_by_the_deadline() {
     let cluster = FakeCluster::builder(3).owners(2).start();
-    let builder = builder(&cluster).response_timeout(Duration::from_millis(600));
-    let client = builder.connect().unwrap();
+    let client = connect(&cluster);
     let start = cluster.log().end();
     cluster.node(2).kill();
     // All nodes believe in it, so no map leads elsewhere.
     cluster.assign(5061..=5061, 2);
-    let error = client.set("bar", "1").unwrap_err();
+    let command = cmd("SET").arg("bar").arg(1);
+    let command = command.timeout(Duration::from_millis(600));
+    let since = Instant::now();
+    let error = client.query::<()>(command).unwrap_err();
     assert!(error.is_timeout(), "{error}");
     assert_eq!(error.code(), Some("MOVED"), "{error}");
     assert_ne!(error.certainty(), Certainty::Unknown, "{error}");
     assert_eq!(asked(&cluster, 0, "SET", "bar"), 1);
-    // 600 ms have room for 6 refreshes at most 100 ms apart, fewer as their distance grows.
-    assert!(maps_asked(&cluster, start) <= 7 * 3);
+    // A round asks the other two nodes at most, the dead one, and the seed.
+    let most = most_refreshes(since, Duration::from_millis(100));
+    let queries = maps_asked(&cluster, start);
+    assert!(queries <= most * 3, "{queries} queries, not {most} rounds");
     // Everything else goes on.
     client.set("b", "1").unwrap();
     client.set("foo", "1").unwrap();

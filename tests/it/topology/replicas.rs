@@ -1,9 +1,12 @@
 //! Reads from replicas: who serves them, and what happens when a replica cannot.
 
+use std::time::Duration;
+
 use reslot::{Client, ReadFrom, cmd};
 
 use crate::clients::{asked, builder, maps_asked, never_refreshing, value};
-use crate::fake::{FakeCluster, resp};
+use crate::fake::{FakeCluster, PATIENCE, resp};
+use crate::local_cluster::poll_until;
 
 /// One primary (node 0) with so many replicas.
 fn shard(replicas: usize) -> FakeCluster {
@@ -85,14 +88,17 @@ fn a_replica_that_forgot_readonly_is_mended_and_keeps_its_place() {
         1,
         "the primary served the first read"
     );
+    poll_until(PATIENCE, "the replica to be connected anew", || {
+        value(&client, "bar");
+        let served = asked(&cluster, 1, "GET", "bar") > 1;
+        served.then_some(()).ok_or("not yet".into())
+    });
+    let before = cluster.log().on(0).commands("GET").count();
     for _ in 0..20 {
         value(&client, "bar");
         value(&client, "b");
     }
-    assert_eq!(asked(&cluster, 0, "GET", "bar"), 1);
-    assert_eq!(asked(&cluster, 0, "GET", "b"), 0);
-    assert_eq!(asked(&cluster, 1, "GET", "bar"), 21);
-    assert_eq!(asked(&cluster, 1, "GET", "b"), 20);
+    assert_eq!(cluster.log().on(0).commands("GET").count(), before);
     let logins = cluster.log().on(1).commands("READONLY").count();
     assert!(logins >= 2, "a connection made anew says READONLY again");
     assert!(maps_asked(&cluster, start) <= 1);
@@ -144,6 +150,46 @@ fn a_replica_that_is_down_does_not_fail_reads() {
         assert_eq!(value(&client, "bar").as_deref(), Some("1"));
     }
     assert!(asked(&cluster, 0, "GET", "bar") >= 9);
+}
+
+#[test]
+fn reads_that_wait_for_a_dead_replica_are_served_by_others() {
+    let cluster = shard(1);
+    let client = reading_from_replicas(&cluster);
+    client.set("bar", "1").unwrap();
+    // It has never been connected to, and is not there when it is needed.
+    cluster.node(1).kill();
+    let mut pipeline = client.pipeline();
+    (0..20).for_each(|_| drop(pipeline.add(crate::clients::get("bar"))));
+    let values: Vec<String> = pipeline.query().unwrap();
+    assert_eq!(values, ["1"; 20]);
+    assert_eq!(asked(&cluster, 0, "GET", "bar"), 20);
+    // It is used again once it is back.
+    cluster.node(1).listen();
+    poll_until(PATIENCE, "the replica to serve", || {
+        value(&client, "bar");
+        let served = asked(&cluster, 1, "GET", "bar") > 0;
+        served.then_some(()).ok_or("not yet".into())
+    });
+}
+
+#[test]
+fn a_replica_that_does_not_answer_is_skipped_for_a_while() {
+    let cluster = shard(1);
+    let builder = builder(&cluster).read_from(ReadFrom::PreferReplica);
+    let client = builder.response_timeout(Duration::from_millis(200));
+    let client = never_refreshing(client).connect().unwrap();
+    client.set("bar", "1").unwrap();
+    let silent = cluster.node(1).on("GET").ignore();
+    let read = || {
+        client
+            .get::<String>("bar")
+            .map_err(|error| error.to_string())
+    };
+    assert!(read().is_err());
+    let found = poll_until(PATIENCE, "the primary to serve", read);
+    assert_eq!(found.as_deref(), Some("1"));
+    assert!(silent.hits() <= 3, "{}", silent.hits());
 }
 
 /// A replica of the source answers nil for keys that have left already.
