@@ -27,9 +27,9 @@ use crate::runtime::clock;
 use crate::runtime::coordinator::{Control, CoordinatorHandle};
 use crate::runtime::dedicated::Pool;
 use crate::runtime::dial::Dialer;
+use crate::runtime::records::NodeMessage;
 use crate::runtime::routes::{Pick, Routes};
 use crate::runtime::transport::{Tcp, Transport};
-use crate::runtime::wire::NodeMessage;
 use crate::stats::Stats;
 use crate::sync::Mutex;
 use crate::transaction::Transaction;
@@ -68,6 +68,9 @@ pub(crate) struct Core {
     pub(crate) pool: Pool,
     counters: Arc<crate::stats::ClientCounters>,
 }
+
+/// A call whose deadline is nearer leaves its reply to the reading thread.
+const DRIVE_MARGIN: Duration = Duration::from_millis(50);
 
 /// How long a close waits at least for calls that block to notice it.
 const POOL_CLOSE: Duration = Duration::from_secs(1);
@@ -309,13 +312,26 @@ impl Core {
     ) -> Result<Value> {
         let (cell, settler) = Cell::new(1);
         let _registration = cancel.map(|token| token.register(self, &cell));
-        self.routes.submit(
-            Unit::new(settler, body, deadline),
-            pick,
-            self.config.when_full,
-        );
+        let mut unit = Unit::new(settler, body, deadline);
+        if self.may_drive(deadline) {
+            unit = match self.routes.drive(unit, pick) {
+                Ok(driven) => {
+                    driven.write();
+                    driven.read();
+                    self.wait(&cell, deadline);
+                    return Ok(cell.take_one()?);
+                }
+                Err(unit) => unit,
+            };
+        }
+        self.routes.submit(unit, pick, self.config.when_full);
         self.wait(&cell, deadline);
         Ok(cell.take_one()?)
+    }
+
+    /// Whether a call has time enough to read by itself: it must not be late for its deadline.
+    pub(crate) fn may_drive(&self, deadline: Option<Instant>) -> bool {
+        deadline.is_none_or(|deadline| deadline >= clock::now() + DRIVE_MARGIN)
     }
 
     /// Hands over a unit with one place.
@@ -380,11 +396,11 @@ impl Core {
         let mut nodes = BTreeMap::new();
         for node in snapshot.nodes.iter().flatten() {
             let wire = &node.wire;
-            let in_flight = wire.state.lock().inflight.commands();
-            let (waiting, peak) = (wire.load.waiting(), wire.load.peak());
+            let in_flight = wire.records.state.lock().inflight.commands();
+            let (waiting, peak) = (wire.records.load.waiting(), wire.records.load.peak());
             nodes.insert(
-                wire.addr.clone(),
-                wire.stats.snapshot(waiting, peak, in_flight),
+                wire.records.addr.clone(),
+                wire.records.stats.snapshot(waiting, peak, in_flight),
             );
         }
         self.counters.snapshot(nodes)

@@ -36,7 +36,7 @@ fn ask_all(core: &Core, request: &Request, deadline: Option<Instant>) -> Result<
     let snapshot = core.routes.snapshot();
     let primaries = snapshot.view.primaries.iter();
     let nodes = primaries.filter_map(|key| snapshot.nodes.get(key.index())?.as_ref());
-    let mut addrs: Vec<_> = nodes.map(|node| node.wire.addr.clone()).collect();
+    let mut addrs: Vec<_> = nodes.map(|node| node.wire.records.addr.clone()).collect();
     addrs.sort();
     let cells: Vec<_> = addrs
         .into_iter()

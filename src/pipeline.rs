@@ -16,6 +16,7 @@ use crate::proto::value::Value;
 use crate::reply::{Cell, Settler};
 use crate::request::{Plan, Request};
 use crate::runtime::clock;
+use crate::runtime::direct::Driven;
 use crate::runtime::routes::{Pick, Snapshot};
 
 /// Commands for any slots and nodes, sent together.
@@ -239,8 +240,19 @@ impl Groups {
             core.routes
                 .submit(unit(batch), &pick, core.config.when_full);
         }
-        match core.routes.submit_parts(seen, parts) {
-            Ok(late) => late.into_iter().for_each(|unit| squeeze_in(core, unit)),
+        match core
+            .routes
+            .submit_parts(seen, parts, core.may_drive(deadline))
+        {
+            Ok(submitted) => {
+                // All nodes work at the same time: first everything is written, then read.
+                submitted.driven.iter().for_each(Driven::write);
+                submitted
+                    .late
+                    .into_iter()
+                    .for_each(|unit| squeeze_in(core, unit));
+                submitted.driven.iter().for_each(Driven::read);
+            }
             // The routes changed since: each command looks for its own way, in order.
             Err(parts) => parts.into_iter().for_each(|unit| {
                 unit.divide(

@@ -15,12 +15,13 @@ use super::dial::Dialer;
 use super::load::Amount;
 use super::node::{NodeHandle, NodeSetup};
 use super::query;
+use super::records::NodeMessage;
 use super::routes::{Routes, Snapshot};
+use super::settings::settings;
 use super::thread::Thread;
-use super::wire::NodeMessage;
-use crate::config::{Config, ReadFrom};
+use crate::config::Config;
 use crate::proto::addr::NodeAddr;
-use crate::proto::cluster::{Cluster, Commit, Dial, Effect, Event, NodeKey, Settings};
+use crate::proto::cluster::{Cluster, Commit, Dial, Effect, Event, NodeKey};
 use crate::proto::outcome::{Outcome, Reason};
 use crate::proto::unit::Unit;
 use crate::reply::Settler;
@@ -123,21 +124,6 @@ impl CoordinatorHandle {
     }
 }
 
-fn settings(config: &Config) -> Settings {
-    Settings {
-        seeds: config.seeds.clone(),
-        max_redirects: config.max_redirects,
-        follow_redirects: config.follow_redirects,
-        strict_order: config.strict_order,
-        replica_reads: config.read_from != ReadFrom::Primary,
-        lazy: config.lazy,
-        refresh_least: config.refresh_min_interval,
-        refresh_most: config.refresh_max_interval,
-        refresh_period: config.periodic_refresh,
-        drain_limit: config.drain_limit,
-    }
-}
-
 struct Coordinator {
     config: Arc<Config>,
     dialer: Arc<Dialer>,
@@ -154,8 +140,8 @@ struct Coordinator {
     ready: Sender<Result<(), Vec<String>>>,
     /// What `ready` is told once the routes are published.
     announce: Option<Result<(), Vec<String>>>,
-    /// Ends that callers see once the routes are published: their next command goes by what this
-    /// one has taught.
+    /// What ends in this step. Its callers wake up when the routes are published, so that their
+    /// next command goes by what this one has taught.
     settled: Vec<(Settler, Outcome)>,
     /// Topology queries under way.
     queries: Vec<Thread>,
@@ -232,7 +218,9 @@ impl Coordinator {
 
     fn take_parked(&mut self) {
         while let Ok(unit) = self.parked.try_recv() {
-            self.routes.parked_load.arrived(super::wire::amount(&unit));
+            self.routes
+                .parked_load
+                .arrived(super::records::amount(&unit));
             self.counters.parked.fetch_add(1, Ordering::Relaxed);
             self.cluster.submit(unit, clock::now());
         }
@@ -311,7 +299,11 @@ impl Coordinator {
     fn send(&self, node: NodeKey, unit: Unit<Settler>) {
         match self.nodes.get(&node) {
             Some((handle, _)) => {
-                handle.wire.load.coming(super::wire::amount(&unit));
+                handle
+                    .wire
+                    .records
+                    .load
+                    .coming(super::records::amount(&unit));
                 handle.submit(unit);
             }
             None => super::routes::fail(unit, Reason::NodeGone),
@@ -422,7 +414,7 @@ impl Coordinator {
 
     /// Whether nothing waits anywhere.
     fn is_drained(&self) -> bool {
-        let idle = |node: &Arc<NodeHandle>| node.wire.load.total() == Amount::default();
+        let idle = |node: &Arc<NodeHandle>| node.wire.records.load.total() == Amount::default();
         self.parked.is_empty()
             && self.events.is_empty()
             && self.cluster.waiting() == 0
@@ -463,7 +455,7 @@ impl Coordinator {
         let closed = |unit| super::routes::fail(unit, Reason::Closed);
         match event {
             Event::Redirected { unit, .. } => closed(unit),
-            Event::Strays { units } | Event::Extracted { units, .. } => {
+            Event::Strays { units, .. } | Event::Extracted { units, .. } => {
                 units.into_iter().for_each(closed);
             }
             Event::Retired { node, units } => {

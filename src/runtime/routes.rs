@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_channel::Sender;
 
+use super::direct::{self, Driven};
 use super::load::{Amount, Load, NoRoom};
 use super::node::NodeHandle;
-use super::wire::amount;
+use super::records::amount;
 use crate::config::WhenFull;
 use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::{NodeKey, View};
@@ -54,6 +55,15 @@ pub(crate) enum Pick {
     Replica,
     /// This node.
     Node(NodeAddr),
+}
+
+/// What became of the parts of a pipeline that are not simply queued.
+#[derive(Default)]
+pub(crate) struct Submitted {
+    /// On the wire, to be written by the calling thread.
+    pub(crate) driven: Vec<Driven>,
+    /// There was no room.
+    pub(crate) late: Vec<Unit<Settler>>,
 }
 
 /// Where a unit goes.
@@ -147,7 +157,7 @@ impl Routes {
             }
             let way = snapshot.way(target, pick, &self.turn);
             let load = match &way {
-                Way::Node(node) => &node.wire.load,
+                Way::Node(node) => &node.wire.records.load,
                 Way::Coordinator => &self.parked_load,
                 Way::Nowhere => return fail(unit, Reason::NodeGone),
             };
@@ -168,12 +178,21 @@ impl Routes {
                     drop(snapshot);
                     let load = node
                         .as_ref()
-                        .map_or(&self.parked_load, |node| &node.wire.load);
+                        .map_or(&self.parked_load, |node| &node.wire.records.load);
                     if !load.wait_for_room(more, unit.deadline, || unit.ticket.is_dead()) {
                         return fail(unit, Reason::QueueFull);
                     }
                 }
             }
+        }
+    }
+
+    /// Puts a unit on the wire of its node by the calling thread, if the node is idle.
+    pub(crate) fn drive(&self, unit: Unit<Settler>, pick: &Pick) -> Result<Driven, Unit<Settler>> {
+        let snapshot = self.snapshot.read();
+        match snapshot.way(unit.facts(0).target, pick, &self.turn) {
+            Way::Node(node) if !snapshot.closed => direct::stage(node, unit),
+            _ => Err(unit),
         }
     }
 
@@ -198,31 +217,42 @@ impl Routes {
     }
 
     /// Puts the parts of one pipeline where they belong, if `seen` is still what is published;
-    /// otherwise they come back to be grouped anew. Parts that find no room come back as `late`.
+    /// otherwise they come back to be grouped anew. With `direct`, parts for idle nodes are put on
+    /// the wire by the calling thread.
     pub(crate) fn submit_parts(
         &self,
         seen: &Arc<Snapshot>,
         parts: Vec<(Option<NodeKey>, Unit<Settler>)>,
-    ) -> Result<Vec<Unit<Settler>>, Vec<Unit<Settler>>> {
+        direct: bool,
+    ) -> Result<Submitted, Vec<Unit<Settler>>> {
         let snapshot = self.snapshot.read();
         if !Arc::ptr_eq(&snapshot, seen) {
             return Err(parts.into_iter().map(|(_, unit)| unit).collect());
         }
-        let mut late = Vec::new();
-        for (key, unit) in parts {
+        let mut submitted = Submitted::default();
+        for (key, mut unit) in parts {
             let way = key
                 .and_then(|key| snapshot.node(key))
                 .map_or(Way::Coordinator, Way::Node);
+            if let (Way::Node(node), true) = (&way, direct && !snapshot.closed) {
+                match direct::stage(node, unit) {
+                    Ok(driven) => {
+                        submitted.driven.push(driven);
+                        continue;
+                    }
+                    Err(back) => unit = back,
+                }
+            }
             let load = match &way {
-                Way::Node(node) => &node.wire.load,
+                Way::Node(node) => &node.wire.records.load,
                 Way::Coordinator | Way::Nowhere => &self.parked_load,
             };
             match load.try_admit(amount(&unit)) {
                 Ok(()) => self.push(unit, &way),
-                Err(_) => late.push(unit),
+                Err(_) => submitted.late.push(unit),
             }
         }
-        Ok(late)
+        Ok(submitted)
     }
 }
 

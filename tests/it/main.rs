@@ -4,11 +4,15 @@
 
 mod clients;
 mod command_table;
+mod connection_loss;
 mod fake;
 mod harness;
 #[path = "../local_cluster/mod.rs"]
 mod local_cluster;
+mod pipelines;
 mod redirects;
 mod refresh;
+mod relocation;
+mod run;
 mod seeds;
 mod topology;

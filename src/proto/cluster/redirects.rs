@@ -197,16 +197,39 @@ impl<T: Ticket> Cluster<T> {
         let Some(to) = self.resolve(from, endpoint, now) else {
             return self.pause_slot(from, slot, unit, now);
         };
-        let nodes = self.asked.entry(slot).or_default();
-        if !nodes.contains(&to) {
-            nodes.push(to);
-            // Replicas answer nil for keys that have left: reads go to the primary meanwhile.
-            self.dirty |= self.settings.replica_reads;
+        let follows = unit.slot(0).is_none() || self.follow_ask(slot, from, to);
+        if !follows {
+            // Everything starts again at the owner. Nodes that do not agree need time.
+            self.collect(slot, self.owner(slot), None);
+            let redirects = unit.trail_mut().redirects;
+            if redirects >= 3 {
+                let pause = REDIRECT_PAUSE.pause(redirects - 2, &mut self.random);
+                self.holds.pause(slot, now + pause);
+            }
+            return self.put_back(from, slot, unit, now);
         }
-        // Followed at once, however often: the owner would only say ASK again. What goes round in
-        // circles pauses at its MOVED.
+        // At once, however often it was redirected before: the owner would only say ASK again.
+        // What goes round in circles pauses above, or at its MOVED.
         unit.asking = true;
         self.send(to, unit);
+    }
+
+    /// Notes that ASK leads from one node to the next. `false`: it led elsewhere before, and what
+    /// is there still is older than what would be sent to `to`.
+    fn follow_ask(&mut self, slot: Slot, from: NodeKey, to: NodeKey) -> bool {
+        let nodes = self.asked.entry(slot).or_default();
+        let hop = nodes.iter().position(|&node| node == from);
+        let next = hop.map_or(0, |hop| hop + 1);
+        match nodes.get(next) {
+            Some(&node) => node == to,
+            None if nodes.contains(&to) => false,
+            None => {
+                nodes.push(to);
+                // Replicas answer nil for keys that have left: reads go to the primary meanwhile.
+                self.dirty |= self.settings.replica_reads;
+                true
+            }
+        }
     }
 
     /// Each attempt starts again at the owner, after a pause. An ASK that led here is no step of
