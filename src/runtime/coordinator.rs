@@ -189,9 +189,7 @@ impl Coordinator {
         self.cluster.tick(clock::now());
         self.carry_out();
         self.publish();
-        for (ticket, outcome) in self.settled.drain(..) {
-            ticket.settle(outcome);
-        }
+        self.settle();
         if let Some(result) = self.announce.take() {
             drop(self.ready.send(result));
         }
@@ -284,6 +282,16 @@ impl Coordinator {
                 }
             }
             Effect::Ready(result) => self.announce = Some(result),
+        }
+    }
+
+    fn settle(&mut self) {
+        for (ticket, outcome) in self.settled.drain(..) {
+            if matches!(&outcome, Err(failure) if failure.reason() == Reason::TooManyRedirects) {
+                let counter = &self.counters.redirects_exhausted;
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+            ticket.settle(outcome);
         }
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod calls;
+mod clients;
 mod command_table;
 mod connection_loss;
 mod fake;
@@ -11,6 +12,10 @@ mod harness;
 mod local_cluster;
 mod pipelines;
 mod real;
+mod redirects;
+mod refresh;
 mod relocation;
 mod run;
+mod seeds;
+mod topology;
 mod transactions;

@@ -126,11 +126,7 @@ impl<T: Ticket> Cluster<T> {
         mut unit: Unit<T>,
         now: Instant,
     ) {
-        let is_replica = self
-            .nodes
-            .get(from)
-            .is_some_and(|node| node.role == Role::Replica);
-        if is_replica {
+        if self.is_replica(from) {
             // Its connection lost READONLY, or it copies another primary now.
             self.effects.push(Effect::Replace(from, generation));
         }
@@ -199,17 +195,19 @@ impl<T: Ticket> Cluster<T> {
         let Some(to) = self.resolve(from, endpoint, now) else {
             return self.pause_slot(from, slot, unit, now);
         };
-        let redirects = unit.trail_mut().redirects;
         let follows = unit.slot(0).is_none() || self.follow_ask(slot, from, to);
-        if redirects >= 3 || !follows {
+        if !follows {
             // Everything starts again at the owner. Nodes that do not agree need time.
             self.collect(slot, self.owner(slot), None);
+            let redirects = unit.trail_mut().redirects;
             if redirects >= 3 {
                 let pause = REDIRECT_PAUSE.pause(redirects - 2, &mut self.random);
                 self.holds.pause(slot, now + pause);
             }
             return self.put_back(from, slot, unit, now);
         }
+        // At once, however often it was redirected before: the owner would only say ASK again.
+        // What goes round in circles pauses above, or at its MOVED.
         unit.asking = true;
         self.send(to, unit);
     }
@@ -247,11 +245,7 @@ impl<T: Ticket> Cluster<T> {
     }
 
     fn not_serving(&mut self, from: NodeKey, unit: Unit<T>, now: Instant) {
-        let is_replica = self
-            .nodes
-            .get(from)
-            .is_some_and(|node| node.role == Role::Replica);
-        if is_replica {
+        if self.is_replica(from) {
             self.avoid(from, now);
             return self.dispatch(unit, now);
         }
@@ -265,6 +259,11 @@ impl<T: Ticket> Cluster<T> {
                 self.delay(unit, now + pause);
             }
         }
+    }
+
+    pub(super) fn is_replica(&self, key: NodeKey) -> bool {
+        let node = self.nodes.get(key);
+        node.is_some_and(|node| node.role == Role::Replica)
     }
 
     /// Keeps a whole slot back for a while: what was refused must not be overtaken.

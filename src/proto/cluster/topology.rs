@@ -259,6 +259,7 @@ impl<T: Ticket> Cluster<T> {
             self.nodes.add_alias(key, alias);
         }
         if let Some(node) = self.nodes.get_mut(key) {
+            node.linger_until = None;
             // Who is the primary of one range and a replica of another is a primary.
             if node.role != Role::Primary {
                 node.role = role;
