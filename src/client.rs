@@ -199,7 +199,7 @@ impl Client {
             let why = "it takes more than one shared connection; use Client::query";
             return Err(crate::Misuse::Refused { command: name, why }.into());
         };
-        let (cell, settler) = Cell::new(1);
+        let (cell, settler) = Cell::of_one(facts.target.slot());
         let cancel = request.cancel.clone();
         let registration = cancel.map(|token| token.register(&self.core, &cell));
         let unit = Unit::new(settler, request.into_body(facts), deadline);
@@ -310,7 +310,7 @@ impl Core {
         deadline: Option<Instant>,
         cancel: Option<&CancelToken>,
     ) -> Result<Value> {
-        let (cell, settler) = Cell::new(1);
+        let (cell, settler) = Cell::of_one(body.slot());
         let _registration = cancel.map(|token| token.register(self, &cell));
         let mut unit = Unit::new(settler, body, deadline);
         if self.may_drive(deadline) {
@@ -336,7 +336,7 @@ impl Core {
 
     /// Hands over a unit with one place.
     pub(crate) fn submit(&self, body: Body, pick: &Pick, deadline: Option<Instant>) -> Arc<Cell> {
-        let (cell, settler) = Cell::new(1);
+        let (cell, settler) = Cell::of_one(body.slot());
         self.routes.submit(
             Unit::new(settler, body, deadline),
             pick,
@@ -359,6 +359,11 @@ impl Core {
         };
         let timed_out = why == Reason::Timeout;
         let snapshot = self.routes.snapshot();
+        if let Some(Home::Node(key)) = homes.last() {
+            if let Some(Some(node)) = snapshot.nodes.get(key.index()) {
+                cell.was_at(&node.wire.records.addr);
+            }
+        }
         for home in homes {
             match home {
                 Home::Node(key) => {

@@ -152,13 +152,10 @@ impl<T: Ticket> Outbox<T> {
         self.queue.extract(slots)
     }
 
-    /// There are others who can serve what waits here for a connection: everything of any slot,
-    /// unless a connection is there by now. No slot leaves this node by it.
-    pub(crate) fn recall(&mut self) -> Vec<Unit<T>> {
-        match self.link {
-            Link::Down => self.queue.extract_slotted(),
-            Link::Up(_) | Link::Closing(_) => Vec::new(),
-        }
+    /// This node does not answer: what other nodes can run as well. With `reads` it is a replica,
+    /// so that is everything with a key, too.
+    pub(crate) fn release(&mut self, reads: bool) -> Vec<Unit<T>> {
+        self.queue.extract_free(reads)
     }
 
     /// This node ends: everything that is queued.

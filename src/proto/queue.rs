@@ -90,9 +90,14 @@ impl<T: Ticket> Queue<T> {
         self.take(|target| target.slot().is_some_and(|slot| slots.contains(slot)))
     }
 
-    /// Takes everything of any slot. What is addressed to this node stays.
-    pub(crate) fn extract_slotted(&mut self) -> Vec<Unit<T>> {
-        self.take(|target| target.slot().is_some())
+    /// Takes what other nodes can run as well: commands without keys, and with `reads` those with
+    /// keys, too. What was addressed to this node stays.
+    pub(crate) fn extract_free(&mut self, reads: bool) -> Vec<Unit<T>> {
+        self.take(|target| match target {
+            Target::Any => true,
+            Target::Slot(_) => reads,
+            Target::Node => false,
+        })
     }
 
     /// Takes everything.

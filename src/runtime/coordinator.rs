@@ -265,7 +265,6 @@ impl Coordinator {
             Effect::Spawn(key, addr, dial) => self.spawn(key, addr, dial),
             Effect::Replace(node, generation) => self.tell(node, NodeMessage::Replace(generation)),
             Effect::Break(node) => self.tell(node, NodeMessage::Break),
-            Effect::Recall(node) => self.tell(node, NodeMessage::Recall),
             Effect::Refresh(cause) => {
                 log::debug!("topology refresh: {cause:?}");
                 self.counters.refresh(cause);
@@ -306,7 +305,7 @@ impl Coordinator {
                     .coming(super::records::amount(&unit));
                 handle.submit(unit);
             }
-            None => super::routes::fail(unit, Reason::NodeGone),
+            None => super::routes::fail(unit, Reason::NodeGone, None),
         }
     }
 
@@ -362,7 +361,7 @@ impl Coordinator {
                 Some((handle, _)) => handle.take_over(slots, units),
                 None => units
                     .into_iter()
-                    .for_each(|u| super::routes::fail(u, Reason::NodeGone)),
+                    .for_each(|u| super::routes::fail(u, Reason::NodeGone, None)),
             }
         }
         for (node, id, slots) in commit.give_ups {
@@ -370,6 +369,9 @@ impl Coordinator {
                 Some((handle, _)) => handle.tell(NodeMessage::GiveUp(id, slots)),
                 None => drop(self.report.send(Event::Cleared { id })),
             }
+        }
+        for (node, reads) in commit.release {
+            self.tell(node, NodeMessage::Release { reads });
         }
         let limit = clock::now() + self.config.drain_limit;
         for node in commit.retire {
@@ -440,7 +442,7 @@ impl Coordinator {
             self.handle_last(event);
         }
         while let Ok(unit) = self.parked.try_recv() {
-            super::routes::fail(unit, Reason::Closed);
+            super::routes::fail(unit, Reason::Closed, None);
         }
         self.cluster.close();
         for effect in self.cluster.take_effects() {
@@ -452,7 +454,7 @@ impl Coordinator {
 
     /// After the end was decided units are not moved any more.
     fn handle_last(&mut self, event: Event<Settler>) {
-        let closed = |unit| super::routes::fail(unit, Reason::Closed);
+        let closed = |unit| super::routes::fail(unit, Reason::Closed, None);
         match event {
             Event::Redirected { unit, .. } => closed(unit),
             Event::Strays { units, .. } | Event::Extracted { units, .. } => {

@@ -31,8 +31,6 @@ pub(crate) enum NodeMessage {
     Replace(u64),
     /// The connection does not answer: close it.
     Break,
-    /// Unless there is a connection, hand back what waits for one and others can serve.
-    Recall,
     /// A caller that drove the connection could not write everything: go on.
     GoOn,
     /// From the reading thread: a connection is ready.
@@ -44,6 +42,8 @@ pub(crate) enum NodeMessage {
     Lost { generation: u64 },
     /// Everything that was written is answered.
     Idle,
+    /// Pass on what other nodes can run as well: commands without keys, and `reads`.
+    Release { reads: bool },
     /// From the reading thread: its last message.
     ReaderEnded,
     /// End, at the latest at `limit`: wait for what is on the wire, give back what is queued.

@@ -73,9 +73,23 @@ enum Way<'a> {
     Nowhere,
 }
 
+impl Way<'_> {
+    fn addr(&self) -> Option<&NodeAddr> {
+        match self {
+            Way::Node(node) => Some(&node.wire.records.addr),
+            Way::Coordinator | Way::Nowhere => None,
+        }
+    }
+}
+
 impl Snapshot {
     fn node(&self, key: NodeKey) -> Option<&Arc<NodeHandle>> {
         self.nodes.get(key.index())?.as_ref()
+    }
+
+    /// The address of a node.
+    pub(crate) fn addr(&self, key: NodeKey) -> Option<NodeAddr> {
+        self.node(key).map(|node| node.wire.records.addr.clone())
     }
 
     /// The node that serves a slot, as far as it is published.
@@ -93,7 +107,7 @@ impl Snapshot {
             }
             (Target::Slot(slot), Pick::Replica) => self.replica(slot, turn).or(self.owner(slot)),
             (Target::Slot(slot), Pick::Primary) => self.owner(slot),
-            (Target::Any | Target::Node, _) => choose(&self.view.primaries, turn),
+            (Target::Any | Target::Node, _) => choose(&self.view.usable, turn),
         };
         key.and_then(|key| self.node(key))
             .map_or(Way::Coordinator, Way::Node)
@@ -153,19 +167,19 @@ impl Routes {
             let snapshot = self.snapshot.read();
             if snapshot.closed {
                 drop(snapshot);
-                return fail(unit, Reason::Closed);
+                return fail(unit, Reason::Closed, None);
             }
             let way = snapshot.way(target, pick, &self.turn);
             let load = match &way {
                 Way::Node(node) => &node.wire.records.load,
                 Way::Coordinator => &self.parked_load,
-                Way::Nowhere => return fail(unit, Reason::NodeGone),
+                Way::Nowhere => return push_nowhere(unit, pick),
             };
             match load.try_admit(more) {
                 Ok(()) => return self.push(unit, &way),
-                Err(NoRoom::TooLarge) => return fail(unit, Reason::QueueFull),
+                Err(NoRoom::TooLarge) => return fail(unit, Reason::QueueFull, way.addr()),
                 Err(NoRoom::Full) if when_full == WhenFull::Refuse => {
-                    return fail(unit, Reason::QueueFull);
+                    return fail(unit, Reason::QueueFull, way.addr());
                 }
                 // The routes are about to change.
                 Err(NoRoom::Closed) => std::thread::yield_now(),
@@ -180,7 +194,8 @@ impl Routes {
                         .as_ref()
                         .map_or(&self.parked_load, |node| &node.wire.records.load);
                     if !load.wait_for_room(more, unit.deadline, || unit.ticket.is_dead()) {
-                        return fail(unit, Reason::QueueFull);
+                        let addr = node.as_ref().map(|node| &node.wire.records.addr);
+                        return fail(unit, Reason::QueueFull, addr);
                     }
                 }
             }
@@ -204,7 +219,7 @@ impl Routes {
                 // The coordinator ends after the snapshot says closed, so it still listens.
                 drop(self.parked.send(unit));
             }
-            Way::Nowhere => fail(unit, Reason::NodeGone),
+            Way::Nowhere => fail(unit, Reason::NodeGone, None),
         }
     }
 
@@ -256,17 +271,26 @@ impl Routes {
     }
 }
 
+/// Ends a unit for a node that nobody knows.
+fn push_nowhere(unit: Unit<Settler>, pick: &Pick) {
+    let addr = match pick {
+        Pick::Node(addr) => Some(addr),
+        Pick::Primary | Pick::Replica => None,
+    };
+    fail(unit, Reason::NodeGone, addr);
+}
+
 /// Ends a unit that was never handed over.
-pub(crate) fn fail(mut unit: Unit<Settler>, reason: Reason) {
+pub(crate) fn fail(mut unit: Unit<Settler>, reason: Reason, node: Option<&NodeAddr>) {
     while unit.places() > 1 {
         let mut rest = unit.split_front(1);
         std::mem::swap(&mut rest, &mut unit);
-        let failure = unit.failure(reason, None);
+        let failure = unit.failure(reason, node);
         unit.ticket.settle(Err(failure));
         unit = rest;
     }
     if !unit.ticket.is_dead() {
-        let failure = unit.failure(reason, None);
+        let failure = unit.failure(reason, node);
         unit.ticket.settle(Err(failure));
     }
 }

@@ -159,6 +159,10 @@ impl WriteLoop {
                 self.demand();
             }
             NodeMessage::GiveUp(id, slots) => self.give_up(id, slots, drive),
+            NodeMessage::Release { reads } => {
+                let free = drive.outbox.release(reads);
+                self.hand_back(free);
+            }
             NodeMessage::Gone {
                 commands,
                 timed_out,
@@ -171,10 +175,6 @@ impl WriteLoop {
             | NodeMessage::Idle
             | NodeMessage::ReaderEnded => {}
             NodeMessage::Break => drive.shut(&self.wire.records),
-            NodeMessage::Recall => {
-                let units = drive.outbox.recall();
-                self.hand_back(units);
-            }
             NodeMessage::Connected { generation, write } => {
                 self.connected(generation, write, drive)
             }

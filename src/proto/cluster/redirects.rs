@@ -3,9 +3,7 @@
 use std::time::Instant;
 
 use super::holds::Place;
-use super::{
-    AVOID_REPLICA, Cluster, Effect, NodeKey, PAUSE, REDIRECT_PAUSE, Role, Target, UNLISTED_LINGER,
-};
+use super::{Cluster, Effect, NodeKey, PAUSE, REDIRECT_PAUSE, Role, Target, UNLISTED_LINGER};
 use crate::proto::addr::NodeAddr;
 use crate::proto::outcome::Reason;
 use crate::proto::redirect::{Endpoint, Redirect};
@@ -248,7 +246,7 @@ impl<T: Ticket> Cluster<T> {
 
     fn not_serving(&mut self, from: NodeKey, unit: Unit<T>, now: Instant) {
         if self.is_replica(from) {
-            self.avoid_replica(from, now);
+            self.avoid(from, now);
             return self.dispatch(unit, now);
         }
         match unit.facts(0).target {
@@ -266,14 +264,6 @@ impl<T: Ticket> Cluster<T> {
     pub(super) fn is_replica(&self, key: NodeKey) -> bool {
         let node = self.nodes.get(key);
         node.is_some_and(|node| node.role == Role::Replica)
-    }
-
-    /// For a while reads go elsewhere.
-    pub(super) fn avoid_replica(&mut self, key: NodeKey, now: Instant) {
-        if let Some(node) = self.nodes.get_mut(key) {
-            node.avoid_until = Some(now + AVOID_REPLICA);
-        }
-        self.dirty = true;
     }
 
     /// Keeps a whole slot back for a while: what was refused must not be overtaken.

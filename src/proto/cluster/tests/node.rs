@@ -25,10 +25,10 @@ pub(super) enum Message {
     Submit(Unit<TestTicket>),
     TakeOver(SlotSet, Vec<Unit<TestTicket>>),
     GiveUp(BarrierId, SlotSet),
+    Release(bool),
     Gone(usize),
     Replace(u64),
     Break,
-    Recall,
     Connected(u64, u64),
     Lost,
     End(Instant),
@@ -125,6 +125,13 @@ impl Node {
                 self.inflight.add_barrier(id, slots);
                 self.clear(report);
             }
+            Message::Release(reads) => {
+                let units = self.outbox.release(reads);
+                report.events.push(Event::Strays {
+                    from: self.key,
+                    units,
+                });
+            }
             Message::Gone(commands) => {
                 self.outbox.note_dead(commands);
                 self.inflight.recheck_barriers();
@@ -135,13 +142,6 @@ impl Node {
             }
             Message::Replace(_) => {}
             Message::Break => self.shut(world),
-            Message::Recall => {
-                let units = self.outbox.recall();
-                if !units.is_empty() {
-                    let from = self.key;
-                    report.events.push(Event::Strays { from, units });
-                }
-            }
             Message::Connected(connection, generation) => {
                 self.outbox.connect();
                 (self.writing, self.written_generation) = (Some(connection), generation);
