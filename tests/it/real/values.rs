@@ -48,7 +48,10 @@ fn payloads_that_look_like_protocol() {
                 "{protocol:?}, payload {at}"
             );
             let got: Option<Vec<u8>> = client.get(key(at)).unwrap();
-            assert!(got.as_deref() == Some(*payload), "{protocol:?}, payload {at}");
+            assert!(
+                got.as_deref() == Some(*payload),
+                "{protocol:?}, payload {at}"
+            );
         }
         let mut odd_keys = client.pipeline();
         odd_keys.add(cmd("MSET").arg(("{v}\r\n", "1", "{v}\0", "2", "{v} ", "3")));
