@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use reslot::{Client, cmd};
 
-use super::clusters::{LEAVING, SOON, client, key_in, moving, slot_of};
+use super::clusters::{LEAVING, SOON, addr, client, key_in, moving, slot_of};
 use super::load::{Load, Running, count_up};
 use crate::local_cluster::LocalCluster;
 
@@ -59,11 +59,11 @@ fn check_moves(offset: u16, move_slot: impl Fn(&LocalCluster, u16, usize, usize)
     }
     let stats = client.stats();
     assert!(stats.total(|node| node.moved) > 0, "{stats:?}");
-    assert_eq!(
-        stats.total(|node| node.connects),
-        3,
-        "no connection was given up"
-    );
+    // The map may have named other nodes besides for a while.
+    for node in 0..3 {
+        let node = &stats.nodes[&addr(cluster, node)];
+        assert_eq!(node.connects, 1, "no connection was given up");
+    }
 }
 
 fn count_in_pipelines(
@@ -115,7 +115,7 @@ fn moves_do_not_change_the_order_of_commands() {
                 .collect();
             let first = count - 49;
             for (length, pending) in (first..).zip(pending) {
-                assert_eq!(pending.wait().unwrap(), length);
+                assert_eq!(pending.wait().unwrap(), length, "{:?}", user.stats());
             }
         }
         (key, count)
@@ -163,7 +163,7 @@ fn a_node_that_left_while_the_client_was_idle() {
         "{:?}",
         begun.elapsed()
     );
-    let address = super::clusters::addr(cluster, LEAVING);
+    let address = addr(cluster, LEAVING);
     crate::local_cluster::poll_until(SOON, "the node to be let go", || {
         let known = client.stats().nodes.contains_key(&address);
         (!known).then_some(()).ok_or("it is there".into())
