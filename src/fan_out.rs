@@ -17,7 +17,7 @@ use crate::runtime::routes::{Pick, Snapshot};
 /// of the replies in the order of the nodes' addresses.
 ///
 /// An error names its node. Other nodes may have run the command all the same.
-pub(crate) fn run(core: &Core, request: &Request, how: Option<Aggregate>) -> Result<Value> {
+pub(crate) fn run(core: &Arc<Core>, request: &Request, how: Option<Aggregate>) -> Result<Value> {
     let mut replies = Vec::new();
     let mut failures = Vec::new();
     for outcome in ask_all(core, request, request.deadline)? {
@@ -51,7 +51,7 @@ fn blame(mut failures: Vec<Box<Failure>>, ran: bool, how: Option<Aggregate>) -> 
     first
 }
 
-fn ask_all(core: &Core, request: &Request, deadline: Option<Instant>) -> Result<Vec<Outcome>> {
+fn ask_all(core: &Arc<Core>, request: &Request, deadline: Option<Instant>) -> Result<Vec<Outcome>> {
     let snapshot = with_primaries(core, deadline)?;
     let primaries = snapshot.view.primaries.iter();
     let mut addrs: Vec<_> = primaries.filter_map(|key| snapshot.addr(*key)).collect();
@@ -75,7 +75,7 @@ fn ask_all(core: &Core, request: &Request, deadline: Option<Instant>) -> Result<
 }
 
 /// The routes, once there are any: a client may be made before it has seen the cluster.
-fn with_primaries(core: &Core, deadline: Option<Instant>) -> Result<Arc<Snapshot>> {
+fn with_primaries(core: &Arc<Core>, deadline: Option<Instant>) -> Result<Arc<Snapshot>> {
     let snapshot = core.routes.snapshot();
     if !snapshot.view.primaries.is_empty() {
         return Ok(snapshot);
@@ -86,6 +86,6 @@ fn with_primaries(core: &Core, deadline: Option<Instant>) -> Result<Arc<Snapshot
         repeatable: true,
     };
     let ping = Body::One(Bytes::Own(buffer, start), facts);
-    core.call(ping, &Pick::Primary, deadline)?;
+    core.call(ping, &Pick::Primary, deadline, None)?;
     Ok(core.routes.snapshot())
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::cmd::Cmd;
 use crate::convert::FromValue;
@@ -16,6 +17,7 @@ use crate::proto::value::Value;
 use crate::reply::{Cell, Settler};
 use crate::request::{Plan, Request};
 use crate::runtime::clock;
+use crate::runtime::direct::Driven;
 use crate::runtime::routes::{Pick, Snapshot};
 
 /// Commands for any slots and nodes, sent together.
@@ -26,9 +28,10 @@ use crate::runtime::routes::{Pick, Snapshot};
 /// command that is redirected is sent again by itself; the others are not.
 #[derive(Debug)]
 pub struct Pipeline<'a> {
-    core: &'a Core,
+    core: &'a Arc<Core>,
     commands: Vec<Cmd>,
     timeout: Option<Option<Duration>>,
+    cancel: Option<CancelToken>,
 }
 
 /// A command that passed all checks.
@@ -41,11 +44,12 @@ struct Checked {
 }
 
 impl<'a> Pipeline<'a> {
-    pub(crate) fn new(core: &'a Core) -> Self {
+    pub(crate) fn new(core: &'a Arc<Core>) -> Self {
         Self {
             core,
             commands: Vec::new(),
             timeout: None,
+            cancel: None,
         }
     }
 
@@ -59,6 +63,13 @@ impl<'a> Pipeline<'a> {
     /// for ever. Deadlines of the single commands do not count in a pipeline.
     pub fn timeout(&mut self, timeout: impl Into<Option<Duration>>) -> &mut Self {
         self.timeout = Some(timeout.into());
+        self
+    }
+
+    /// Ends the call when the token is cancelled. Results that are there are kept; each other one
+    /// says whether its command may run.
+    pub fn cancel_token(&mut self, token: &CancelToken) -> &mut Self {
+        self.cancel = Some(token.clone());
         self
     }
 
@@ -89,7 +100,7 @@ impl<'a> Pipeline<'a> {
                 Err(error) => results[index] = Some(Err(error)),
             }
         }
-        for (index, result) in run(self.core, checked, deadline) {
+        for (index, result) in run(self.core, checked, deadline, self.cancel.as_ref()) {
             results[index] = Some(result);
         }
         Ok(results
@@ -116,7 +127,7 @@ fn lost() -> Result<Value> {
     )))
 }
 
-fn check(index: usize, command: Cmd, core: &Core) -> Result<Checked> {
+fn check(index: usize, command: Cmd, core: &Arc<Core>) -> Result<Checked> {
     let name = command.name().to_owned();
     let request = Request::new(command, core)?;
     let refused = |why| Err(Misuse::Refused { command: name, why }.into());
@@ -136,9 +147,10 @@ fn check(index: usize, command: Cmd, core: &Core) -> Result<Checked> {
 
 /// Groups the commands by node, hands the groups over, and waits.
 fn run(
-    core: &Core,
+    core: &Arc<Core>,
     commands: Vec<Checked>,
     deadline: Option<Instant>,
+    cancel: Option<&CancelToken>,
 ) -> Vec<(usize, Result<Value>)> {
     if commands.is_empty() {
         return Vec::new();
@@ -149,6 +161,7 @@ fn run(
         groups.add(command, &snapshot, core);
     }
     let (cell, settler) = Cell::new(groups.commands);
+    let _registration = cancel.map(|token| token.register(core, &cell));
     let order = groups.hand_over(core, &snapshot, settler, deadline);
     core.wait(&cell, deadline);
     order
@@ -256,8 +269,19 @@ impl Groups {
             core.routes
                 .submit(unit(batch), &pick, core.config.when_full);
         }
-        match core.routes.submit_parts(seen, parts) {
-            Ok(late) => late.into_iter().for_each(|unit| squeeze_in(core, unit)),
+        match core
+            .routes
+            .submit_parts(seen, parts, core.may_drive(deadline))
+        {
+            Ok(submitted) => {
+                // All nodes work at the same time: first everything is written, then read.
+                submitted.driven.iter().for_each(Driven::write);
+                submitted
+                    .late
+                    .into_iter()
+                    .for_each(|unit| squeeze_in(core, unit));
+                submitted.driven.iter().for_each(Driven::read);
+            }
             // The routes changed since: each command looks for its own way, in order.
             Err(parts) => parts.into_iter().for_each(|unit| {
                 unit.divide(

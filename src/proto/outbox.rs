@@ -288,8 +288,7 @@ impl<T: Ticket> Outbox<T> {
 /// What the end of a connection brings to light, beside what is simply queued again.
 #[derive(Debug)]
 pub(crate) struct Disconnected<T> {
-    /// Units of slots that left this node, oldest first: older than all that was extracted. Those
-    /// that ASK had sent here still say so.
+    /// Units of slots that left this node, oldest first: older than all that was extracted.
     pub(crate) strays: Vec<Unit<T>>,
     /// Commands that may have run.
     pub(crate) settled: Vec<(T, Outcome)>,

@@ -114,10 +114,6 @@ impl Batch {
         self.commands.len()
     }
 
-    pub(crate) fn byte_len(&self) -> usize {
-        self.bytes.len()
-    }
-
     fn start(&self, index: usize) -> usize {
         index
             .checked_sub(1)
@@ -282,6 +278,8 @@ impl<T> Unit<T> {
         }
     }
 
+    /// How often it was written.
+    #[cfg(test)]
     pub(crate) fn attempts(&self) -> u32 {
         self.trail.as_ref().map_or(0, |trail| trail.attempts)
     }
@@ -378,7 +376,6 @@ impl<T: Ticket> Unit<T> {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Ledger, part};
-    use super::*;
 
     #[test]
     fn a_part_divides_along_command_boundaries_and_keeps_its_bytes() {

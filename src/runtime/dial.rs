@@ -12,7 +12,7 @@ use super::transport::{Connection, READ_SLICE, Transport, is_slice, stopped};
 use crate::config::{Config, Protocol, ReadFrom};
 use crate::proto::addr::NodeAddr;
 use crate::proto::handshake::{Handshake, Progress, Setup};
-use crate::proto::limits;
+use crate::proto::limits::REPLY_BYTES;
 use crate::proto::resp::decode::{DecodeLimits, Decoder, Frame};
 use crate::proto::resp::encode::Encoded;
 use crate::proto::value::Value;
@@ -28,6 +28,12 @@ pub(crate) struct Open {
     pub(crate) connection: Connection,
     /// May hold pushes that came with the handshake.
     pub(crate) decoder: Decoder,
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Open").finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for Dialer {
@@ -59,7 +65,7 @@ impl Dialer {
         connection.read.set_timeout(Some(READ_SLICE))?;
         let mut talk = Talk {
             connection,
-            decoder: self.decoder(),
+            decoder: Decoder::new(DecodeLimits::default()),
             deadline,
             stop,
         };
@@ -74,9 +80,11 @@ impl Dialer {
                     Progress::Ready => {
                         let Talk {
                             mut connection,
-                            decoder,
+                            mut decoder,
                             ..
                         } = talk;
+                        // The user's limit is for what the user asks.
+                        decoder.limit_reply_bytes(self.config.max_reply_bytes);
                         connection.read.set_timeout(None)?;
                         return Ok(Open {
                             connection,
@@ -97,8 +105,9 @@ impl Dialer {
     ) -> io::Result<Value> {
         let Open {
             mut connection,
-            decoder,
+            mut decoder,
         } = open;
+        decoder.limit_reply_bytes(REPLY_BYTES);
         connection.read.set_timeout(Some(READ_SLICE))?;
         let deadline = clock::now() + self.config.connect_timeout;
         let mut talk = Talk {
@@ -124,14 +133,6 @@ impl Dialer {
             client_name: self.config.client_name.clone(),
             readonly: self.config.read_from != ReadFrom::Primary,
             resp2: self.config.protocol == Protocol::Resp2,
-        })
-    }
-
-    fn decoder(&self) -> Decoder {
-        let bulk_bytes = self.config.max_reply_bytes.min(limits::BULK_BYTES);
-        Decoder::new(DecodeLimits {
-            bulk_bytes,
-            ..DecodeLimits::default()
         })
     }
 }

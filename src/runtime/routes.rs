@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_channel::Sender;
 
+use super::direct::{self, Driven};
 use super::load::{Amount, Load, NoRoom};
 use super::node::NodeHandle;
-use super::wire::amount;
+use super::records::amount;
 use crate::config::WhenFull;
 use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::{NodeKey, View};
 use crate::proto::outcome::Reason;
 use crate::proto::slot::Slot;
-use crate::proto::unit::{Target, Unit};
+use crate::proto::unit::{Target, Ticket, Unit};
 use crate::reply::{Home, Settler};
 use crate::sync::RwLock;
 
@@ -56,6 +57,15 @@ pub(crate) enum Pick {
     Node(NodeAddr),
 }
 
+/// What became of the parts of a pipeline that are not simply queued.
+#[derive(Default)]
+pub(crate) struct Submitted {
+    /// On the wire, to be written by the calling thread.
+    pub(crate) driven: Vec<Driven>,
+    /// There was no room.
+    pub(crate) late: Vec<Unit<Settler>>,
+}
+
 /// Where a unit goes.
 enum Way<'a> {
     Node(&'a Arc<NodeHandle>),
@@ -66,7 +76,7 @@ enum Way<'a> {
 impl Way<'_> {
     fn addr(&self) -> Option<&NodeAddr> {
         match self {
-            Way::Node(node) => Some(&node.wire.addr),
+            Way::Node(node) => Some(&node.wire.records.addr),
             Way::Coordinator | Way::Nowhere => None,
         }
     }
@@ -79,7 +89,7 @@ impl Snapshot {
 
     /// The address of a node.
     pub(crate) fn addr(&self, key: NodeKey) -> Option<NodeAddr> {
-        self.node(key).map(|node| node.wire.addr.clone())
+        self.node(key).map(|node| node.wire.records.addr.clone())
     }
 
     /// The node that serves a slot, as far as it is published.
@@ -161,7 +171,7 @@ impl Routes {
             }
             let way = snapshot.way(target, pick, &self.turn);
             let load = match &way {
-                Way::Node(node) => &node.wire.load,
+                Way::Node(node) => &node.wire.records.load,
                 Way::Coordinator => &self.parked_load,
                 Way::Nowhere => return push_nowhere(unit, pick),
             };
@@ -182,13 +192,22 @@ impl Routes {
                     drop(snapshot);
                     let load = node
                         .as_ref()
-                        .map_or(&self.parked_load, |node| &node.wire.load);
-                    if !load.wait_for_room(more, unit.deadline) {
-                        let addr = node.as_ref().map(|node| &node.wire.addr);
+                        .map_or(&self.parked_load, |node| &node.wire.records.load);
+                    if !load.wait_for_room(more, unit.deadline, || unit.ticket.is_dead()) {
+                        let addr = node.as_ref().map(|node| &node.wire.records.addr);
                         return fail(unit, Reason::QueueFull, addr);
                     }
                 }
             }
+        }
+    }
+
+    /// Puts a unit on the wire of its node by the calling thread, if the node is idle.
+    pub(crate) fn drive(&self, unit: Unit<Settler>, pick: &Pick) -> Result<Driven, Unit<Settler>> {
+        let snapshot = self.snapshot.read();
+        match snapshot.way(unit.facts(0).target, pick, &self.turn) {
+            Way::Node(node) if !snapshot.closed => direct::stage(node, unit),
+            _ => Err(unit),
         }
     }
 
@@ -213,31 +232,42 @@ impl Routes {
     }
 
     /// Puts the parts of one pipeline where they belong, if `seen` is still what is published;
-    /// otherwise they come back to be grouped anew. Parts that find no room come back as `late`.
+    /// otherwise they come back to be grouped anew. With `direct`, parts for idle nodes are put on
+    /// the wire by the calling thread.
     pub(crate) fn submit_parts(
         &self,
         seen: &Arc<Snapshot>,
         parts: Vec<(Option<NodeKey>, Unit<Settler>)>,
-    ) -> Result<Vec<Unit<Settler>>, Vec<Unit<Settler>>> {
+        direct: bool,
+    ) -> Result<Submitted, Vec<Unit<Settler>>> {
         let snapshot = self.snapshot.read();
         if !Arc::ptr_eq(&snapshot, seen) {
             return Err(parts.into_iter().map(|(_, unit)| unit).collect());
         }
-        let mut late = Vec::new();
-        for (key, unit) in parts {
+        let mut submitted = Submitted::default();
+        for (key, mut unit) in parts {
             let way = key
                 .and_then(|key| snapshot.node(key))
                 .map_or(Way::Coordinator, Way::Node);
+            if let (Way::Node(node), true) = (&way, direct && !snapshot.closed) {
+                match direct::stage(node, unit) {
+                    Ok(driven) => {
+                        submitted.driven.push(driven);
+                        continue;
+                    }
+                    Err(back) => unit = back,
+                }
+            }
             let load = match &way {
-                Way::Node(node) => &node.wire.load,
+                Way::Node(node) => &node.wire.records.load,
                 Way::Coordinator | Way::Nowhere => &self.parked_load,
             };
             match load.try_admit(amount(&unit)) {
                 Ok(()) => self.push(unit, &way),
-                Err(_) => late.push(unit),
+                Err(_) => submitted.late.push(unit),
             }
         }
-        Ok(late)
+        Ok(submitted)
     }
 }
 
@@ -252,7 +282,6 @@ fn push_nowhere(unit: Unit<Settler>, pick: &Pick) {
 
 /// Ends a unit that was never handed over.
 pub(crate) fn fail(mut unit: Unit<Settler>, reason: Reason, node: Option<&NodeAddr>) {
-    use crate::proto::unit::Ticket;
     while unit.places() > 1 {
         let mut rest = unit.split_front(1);
         std::mem::swap(&mut rest, &mut unit);

@@ -1,5 +1,6 @@
 //! Handing slots over: moves, and the routes that are published together with them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -67,23 +68,26 @@ impl<T: Ticket> Cluster<T> {
             self.asked.remove(&slot);
             self.set_route(slot, Some(to));
         }
+        self.reap(now);
         let giving_up = std::mem::take(&mut self.giving_up);
         let give_ups = giving_up
             .into_iter()
             .map(|(node, slots)| (node, self.add_barrier(node, slots.clone(), now), slots))
             .collect();
-        self.reap(now);
-        let retire = self.start_retiring();
+        let retire = self.start_retiring(now);
         let view = std::mem::take(&mut self.dirty).then(|| self.view());
         let take_overs = moves
             .into_iter()
             .map(|(to, (slots, units))| (to, slots, units))
             .collect();
+        let mut release: Vec<_> = std::mem::take(&mut self.releasing).into_iter().collect();
+        // A node that ends has nothing queued any more.
+        release.retain(|&(node, _)| self.is_spawned(node));
         Commit {
             take_overs,
             view,
             give_ups,
-            release: std::mem::take(&mut self.releasing).into_iter().collect(),
+            release,
             retire,
         }
     }
@@ -244,6 +248,7 @@ impl<T: Ticket> Cluster<T> {
                 late.push(barrier.node);
             }
         }
+        late.sort();
         late.dedup();
         late
     }
@@ -266,11 +271,17 @@ impl<T: Ticket> Cluster<T> {
         self.watch_deadlines(now);
     }
 
-    /// Where in a hold a unit from this node goes: what ASK sent away is the oldest.
+    /// Where in a hold a unit from this node goes.
     pub(super) fn place_of(&self, slot: Slot, from: Option<NodeKey>, usual: Place) -> Place {
         let asked = self.asked.get(&slot);
-        let was_asked = asked.is_some_and(|nodes| from.is_some_and(|from| nodes.contains(&from)));
-        if was_asked { Place::Asked } else { usual }
+        let hop = asked.and_then(|nodes| nodes.iter().position(|&node| Some(node) == from));
+        match hop {
+            Some(hop) => Place::Asked {
+                hops: Reverse(hop),
+                queued: usual == Place::Extracted,
+            },
+            None => usual,
+        }
     }
 
     pub(super) fn cleared(&mut self, id: BarrierId) {

@@ -57,8 +57,9 @@ pub(crate) enum Event<T> {
     Learned { from: NodeKey, redirect: Redirect },
     /// A redirect that does not fit its command.
     Confused { from: NodeKey },
-    /// Units that a node does not take: their slots left it.
-    Strays { units: Vec<Unit<T>> },
+    /// Units that were on the wire of a connection that was lost after their slots had left the
+    /// node. Comes before the `Cleared` of the barrier that they hold.
+    Strays { from: NodeKey, units: Vec<Unit<T>> },
     /// A node gave up what it had queued for a barrier's slots.
     Extracted { id: BarrierId, units: Vec<Unit<T>> },
     /// A node has nothing more on the wire for a barrier's slots. Comes after `Extracted`.
@@ -186,7 +187,8 @@ pub(crate) struct Cluster<T> {
     giving_up: BTreeMap<NodeKey, SlotSet>,
     barriers: BTreeMap<BarrierId, Barrier>,
     next_barrier: u64,
-    /// Where ASK sent units of a slot, until the slot changes its owner.
+    /// Where ASK sent units of a slot, until it is handed over: the node that the owner named, the
+    /// one that that node named in turn, and so on.
     asked: HashMap<Slot, Vec<NodeKey>>,
     /// Single units that wait for a moment, by time and number.
     delayed: BTreeMap<(Instant, u64), Unit<T>>,
@@ -200,7 +202,6 @@ pub(crate) struct Cluster<T> {
     /// What callers see, and whether it differs from what was published last.
     routes: Vec<Option<NodeKey>>,
     dirty: bool,
-    retiring: Vec<NodeKey>,
     /// Nodes that are to pass on what others can run as well; replicas also reads.
     releasing: BTreeMap<NodeKey, bool>,
     standalone: bool,
@@ -240,7 +241,6 @@ impl<T: Ticket> Cluster<T> {
             query: topology::Queries::default(),
             routes: vec![None; usize::from(SLOTS)],
             dirty: true,
-            retiring: Vec::new(),
             releasing: BTreeMap::new(),
             standalone: false,
             effects: Vec::new(),
@@ -266,7 +266,11 @@ impl<T: Ticket> Cluster<T> {
             }
             Event::Learned { from, redirect } => self.learned(from, &redirect, now),
             Event::Confused { from } => self.want_refresh(RefreshCause::Confused, Some(from)),
-            Event::Strays { units } => units.into_iter().for_each(|unit| self.stray(unit, now)),
+            Event::Strays { from, units } => {
+                units
+                    .into_iter()
+                    .for_each(|unit| self.stray(from, unit, now));
+            }
             Event::Extracted { id, units } => self.extracted(id, units, now),
             Event::Cleared { id } => self.cleared(id),
             Event::NodeUp { node } => self.set_health(node, Health::Up),
@@ -344,7 +348,12 @@ impl<T: Ticket> Cluster<T> {
 
     /// A unit that a caller handed to the coordinator: its slot was held when it looked.
     pub(crate) fn submit(&mut self, unit: Unit<T>, now: Instant) {
-        self.divide_by_slot(unit, |cluster, piece| cluster.dispatch(piece, now));
+        self.divide_by_slot(unit, |cluster, piece| match piece.slot(0) {
+            // Also if the slot is free by now: what its caller sends after the next commit must
+            // not overtake it, so it goes out with that commit.
+            Some(slot) if !piece.is_expired(now) => cluster.park(slot, piece, now),
+            _ => cluster.dispatch(piece, now),
+        });
     }
 
     /// Callers of units that wait here have gone: their units are dropped.
@@ -393,23 +402,28 @@ impl<T: Ticket> Cluster<T> {
     fn dispatch_to_slot(&mut self, slot: Slot, unit: Unit<T>, now: Instant) {
         match self.owner(slot) {
             Some(owner) if !self.holds.contains(slot) => self.send(owner, unit),
-            owner => {
-                if owner.is_none() {
-                    unit.ticket.note(unit.failure(Reason::SlotUncovered, None));
-                    self.want_refresh(RefreshCause::Uncovered, None);
-                }
-                self.hold(slot).push(Place::Parked, unit);
-                self.watch_deadlines(now);
-            }
+            _ => self.park(slot, unit, now),
         }
     }
 
-    /// A unit that missed the move of its slot: older than anything that was parked since.
-    fn stray(&mut self, unit: Unit<T>, now: Instant) {
+    fn park(&mut self, slot: Slot, unit: Unit<T>, now: Instant) {
+        if self.owner(slot).is_none() {
+            unit.ticket.note(unit.failure(Reason::SlotUncovered, None));
+            self.want_refresh(RefreshCause::Uncovered, None);
+        }
+        self.hold(slot).push(Place::Parked, unit);
+        self.watch_deadlines(now);
+    }
+
+    /// A unit that was on the wire when its slot left: older than whatever waited behind it.
+    fn stray(&mut self, from: NodeKey, unit: Unit<T>, now: Instant) {
         self.divide_by_slot(unit, |cluster, mut piece| {
             piece.asking = false;
             match piece.slot(0).filter(|&slot| cluster.holds.contains(slot)) {
-                Some(slot) => cluster.hold(slot).push(Place::Extracted, piece),
+                Some(slot) => {
+                    let place = cluster.place_of(slot, Some(from), Place::Returned);
+                    cluster.hold(slot).push(place, piece);
+                }
                 None => cluster.dispatch(piece, now),
             }
         });
