@@ -111,7 +111,9 @@ fn reads_go_to_replicas_and_disguised_writes_do_not() {
     }
     for node in cluster.running() {
         let errors = cluster.errorstats(node);
-        assert!(errors.is_empty(), "node {node}: {errors:?}");
+        for code in ["MOVED", "READONLY", "ASK"] {
+            assert!(!errors.contains_key(code), "node {node}: {errors:?}");
+        }
     }
 }
 
@@ -148,7 +150,10 @@ fn a_dead_replica_costs_no_read() {
     let cluster = replicated();
     let slot = slot_of(2, 0);
     let replica = cluster.replicas_of(cluster.primary_of(slot))[0];
-    let client = reader(&cluster);
+    let builder = builder(&cluster).read_from(ReadFrom::PreferReplica);
+    // A replica that the map lists again is seen with the next refresh.
+    let builder = builder.periodic_refresh(Duration::from_secs(1));
+    let client = builder.connect().unwrap();
     let key = key_in(slot, "read");
     client.set(&key, 7).unwrap();
     wait_for_replicas(&cluster);
