@@ -2,12 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod backpressure;
+mod cancel;
 mod command_table;
 mod connection_loss;
 mod fake;
+mod handshake;
 mod harness;
 #[path = "../local_cluster/mod.rs"]
 mod local_cluster;
+mod login;
 mod pipelines;
 mod relocation;
+mod replies;
 mod run;
+mod timeouts;
