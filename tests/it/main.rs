@@ -16,4 +16,5 @@ mod pipelines;
 mod relocation;
 mod replies;
 mod run;
+mod shutdown;
 mod timeouts;
