@@ -152,6 +152,12 @@ impl<T: Ticket> Outbox<T> {
         self.queue.extract(slots)
     }
 
+    /// This node does not answer: what other nodes can run as well. With `reads` it is a replica,
+    /// so that is everything with a key, too.
+    pub(crate) fn release(&mut self, reads: bool) -> Vec<Unit<T>> {
+        self.queue.extract_free(reads)
+    }
+
     /// This node ends: everything that is queued.
     pub(crate) fn give_up_all(&mut self) -> Vec<Unit<T>> {
         self.queue.extract_all()
@@ -282,8 +288,7 @@ impl<T: Ticket> Outbox<T> {
 /// What the end of a connection brings to light, beside what is simply queued again.
 #[derive(Debug)]
 pub(crate) struct Disconnected<T> {
-    /// Units of slots that left this node, oldest first: older than all that was extracted. Those
-    /// that ASK had sent here still say so.
+    /// Units of slots that left this node, oldest first: older than all that was extracted.
     pub(crate) strays: Vec<Unit<T>>,
     /// Commands that may have run.
     pub(crate) settled: Vec<(T, Outcome)>,

@@ -30,6 +30,12 @@ pub(crate) struct Open {
     pub(crate) decoder: Decoder,
 }
 
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Open").finish_non_exhaustive()
+    }
+}
+
 impl std::fmt::Debug for Dialer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Dialer").finish_non_exhaustive()

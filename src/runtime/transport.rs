@@ -25,6 +25,10 @@ pub(crate) trait ReadHalf: Send {
     /// (`WouldBlock` or `TimedOut`).
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
+    /// Whether the connection is open and silent. A closed one, or one on which something came
+    /// that nobody asked for, is not fit for use.
+    fn is_quiet(&mut self) -> bool;
+
     /// Limits how long a read blocks.
     fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()>;
 }
@@ -172,6 +176,15 @@ struct TcpRead(TcpStream);
 impl ReadHalf for TcpRead {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.read(buffer)
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        let looked = self
+            .0
+            .set_nonblocking(true)
+            .and_then(|()| self.0.peek(&mut [0]));
+        let quiet = looked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        self.0.set_nonblocking(false).is_ok() && quiet
     }
 
     fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {

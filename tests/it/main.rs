@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod backpressure;
+mod calls;
 mod cancel;
+mod clients;
 mod command_table;
 mod connection_loss;
 mod fake;
@@ -13,8 +15,14 @@ mod harness;
 mod local_cluster;
 mod login;
 mod pipelines;
+mod real;
+mod redirects;
+mod refresh;
 mod relocation;
 mod replies;
 mod run;
+mod seeds;
 mod shutdown;
 mod timeouts;
+mod topology;
+mod transactions;
