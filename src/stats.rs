@@ -71,6 +71,7 @@ pub(crate) struct ClientCounters {
     refreshes: [AtomicU64; RefreshCause::ALL.len()],
     pub(crate) topology_queries: AtomicU64,
     pub(crate) topology_failures: AtomicU64,
+    pub(crate) maps: AtomicU64,
     pub(crate) parked: AtomicU64,
     pub(crate) redirects_exhausted: AtomicU64,
     pub(crate) parked_now: AtomicU64,
@@ -94,6 +95,7 @@ impl ClientCounters {
             refreshes: causes.filter(|&(_, count)| count > 0).collect(),
             topology_queries: get(&self.topology_queries),
             topology_failures: get(&self.topology_failures),
+            maps: get(&self.maps),
             parked: get(&self.parked),
             parked_now: get(&self.parked_now),
             redirects_exhausted: get(&self.redirects_exhausted),
@@ -113,6 +115,8 @@ pub struct Stats {
     pub topology_queries: u64,
     /// Topology queries without a usable answer.
     pub topology_failures: u64,
+    /// Maps of the cluster that were taken over, changed or not.
+    pub maps: u64,
     /// Units that waited with the coordinator because their slot was moving or not served.
     pub parked: u64,
     /// How many wait there now.

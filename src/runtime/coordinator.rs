@@ -174,14 +174,11 @@ impl Coordinator {
                 Control::Close { limit } => self.begin_close(limit),
             }
         }
-        for event in self
-            .events
-            .try_iter()
-            .take(EVENTS_AT_ONCE)
-            .collect::<Vec<_>>()
-        {
-            self.handle(event);
-        }
+        let events: Vec<_> = self.events.try_iter().take(EVENTS_AT_ONCE).collect();
+        let is_map =
+            |event: &&Event<Settler>| matches!(event, Event::Topology { result: Ok(_), .. });
+        let maps = events.iter().filter(is_map).count() as u64;
+        events.into_iter().for_each(|event| self.handle(event));
         self.take_parked();
         if gone {
             self.cluster.forget_dead();
@@ -190,6 +187,7 @@ impl Coordinator {
         self.carry_out();
         self.publish();
         self.settle();
+        self.counters.maps.fetch_add(maps, Ordering::Relaxed);
         if let Some(result) = self.announce.take() {
             drop(self.ready.send(result));
         }

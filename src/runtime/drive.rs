@@ -35,9 +35,12 @@ impl Drive {
 
     /// Puts what is queued on the wire, as far as it is to go with the next write.
     pub(super) fn stage(&mut self, records: &Records) {
-        if self.write.is_none() || self.outbox.has_staged() {
-            return;
+        if !self.outbox.has_staged() && self.is_open(records) {
+            self.put_on_wire(records);
         }
+    }
+
+    fn put_on_wire(&mut self, records: &Records) {
         let mut expired = Vec::new();
         let mut state = records.state.lock();
         let before = state.inflight.commands();
@@ -54,6 +57,19 @@ impl Drive {
             records.stats.settled(&outcome);
             ticket.settle(outcome);
         }
+    }
+
+    /// Whether there is a connection to write to. While nobody reads, nobody else notices that the
+    /// server has closed it; what is written then would be lost without need.
+    fn is_open(&mut self, records: &Records) -> bool {
+        let Some(write) = &self.write else {
+            return false;
+        };
+        let is_open = !records.is_reader_resting() || write.is_open();
+        if !is_open {
+            self.shut(records);
+        }
+        is_open
     }
 
     /// Writes once; at most for a write slice.
@@ -89,10 +105,10 @@ impl Drive {
         records: &Records,
         unit: Unit<Settler>,
     ) -> Result<u64, Unit<Settler>> {
-        let idle = self.write.is_some()
-            && self.outbox.is_connected()
+        let idle = self.outbox.is_connected()
             && self.outbox.is_idle()
-            && records.load.holds_only(amount(&unit));
+            && records.load.holds_only(amount(&unit))
+            && self.is_open(records);
         if !idle {
             return Err(unit);
         }
@@ -106,7 +122,7 @@ impl Drive {
                 units: strays,
             });
         }
-        self.stage(records);
+        self.put_on_wire(records);
         Ok(records.state.lock().inflight.mark())
     }
 }

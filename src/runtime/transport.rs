@@ -4,6 +4,7 @@
 pub(crate) mod memory;
 
 use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,10 @@ pub(crate) trait WriteHalf: Send {
     /// Writes what the kernel takes within a short slice of time; `WouldBlock` or `TimedOut` if
     /// it takes nothing.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Whether the other side has not closed the connection, as far as is known here. Never
+    /// blocks.
+    fn is_open(&self) -> bool;
 
     /// Ends both directions; a read that blocks in the other half returns.
     fn shutdown(&self);
@@ -132,6 +137,15 @@ impl Tcp {
 
 /// `connect` goes on in the background (Linux and the BSDs differ in the number).
 const EINPROGRESS: i32 = if cfg!(target_os = "linux") { 115 } else { 36 };
+
+/// Look at received bytes without taking them, and without waiting for any (the numbers of Linux
+/// and of the BSDs).
+const MSG_PEEK: i32 = 2;
+const MSG_DONTWAIT: i32 = if cfg!(target_os = "linux") {
+    0x40
+} else {
+    0x80
+};
 
 /// Waits for the end of a connect in the background. The standard library has no poll, so this
 /// looks again after short, growing pauses; on a local network the first look succeeds.
@@ -219,6 +233,15 @@ struct TcpWrite(TcpStream);
 impl WriteHalf for TcpWrite {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
+    }
+
+    fn is_open(&self) -> bool {
+        let flags = MSG_PEEK | MSG_DONTWAIT;
+        let peeked = SockRef::from(&self.0).recv_with_flags(&mut [MaybeUninit::uninit()], flags);
+        match peeked {
+            Ok(count) => count > 0,
+            Err(error) => is_slice(&error),
+        }
     }
 
     fn shutdown(&self) {

@@ -129,6 +129,7 @@ fn a_slot_that_moves_takes_the_blocked_call_along() {
     cluster.assign(SLOT..=SLOT, 1);
     cluster.log().on(1).commands("BLPOP").wait_for(1);
     // The client has learned it from this call.
+    crate::calls::await_stats(&cluster, &client, 0, |_| client.stats().maps > 1);
     run(&client, "RPUSH bar x").unwrap();
     assert_eq!(done(call), popped("bar", "x"));
     assert_eq!(cluster.log().on(0).commands("RPUSH").count(), 0);

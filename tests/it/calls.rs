@@ -171,14 +171,13 @@ pub(crate) fn spread_the_map(cluster: &FakeCluster, client: &Client) {
         .find(|&slot| topology.owner(slot) == Some(last - 1))
         .expect("the last but one has slots");
     cluster.assign(slot..=slot, last);
-    let asked = cluster.log().on(last).commands("CLUSTER SLOTS").count();
+    let maps = client.stats().maps;
     // A client that follows no redirect learns from it all the same.
     drop(run(client, &format!("GET {}", key_for_slot(slot))));
-    cluster
-        .log()
-        .on(last)
-        .commands("CLUSTER SLOTS")
-        .wait_for(asked + 1);
+    poll_until(LONG, "the map to arrive", || match client.stats().maps {
+        now if now > maps => Ok(()),
+        now => Err(format!("{now} maps")),
+    });
 }
 
 /// Names and first arguments of what users sent to a node on the connections that carried any of

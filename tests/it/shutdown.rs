@@ -147,8 +147,10 @@ fn clients_that_come_and_go_leave_no_threads_and_no_sockets() {
                 let client = connect(&cluster);
                 run(&client, "INCR bar").unwrap();
                 run(&client, "MSET foo 1 bar 2").unwrap_err();
-                let held = cluster.on("GET").key("late").times(1).hold();
-                let late = words("GET late").timeout(Duration::from_millis(1));
+                // A key of this round: a command that times out early may never arrive.
+                let key = format!("late{round}");
+                let held = cluster.on("GET").key(&key).times(1).hold();
+                let late = words(&format!("GET {key}")).timeout(Duration::from_millis(1));
                 client.query::<Value>(late).unwrap_err();
                 drop(send(&client, "GET foo"));
                 if round % 2 == 0 {
@@ -188,7 +190,8 @@ fn a_client_that_cannot_connect_leaves_nothing() {
         assert_eq!(threads(), [""; 0]);
         assert_no_connections(&cluster);
 
-        let lazy = builder(&cluster).connect_timeout(LONG).lazy(true).connect();
+        let settings = builder(&cluster).connect_timeout(LONG).lazy(true);
+        let lazy = settings.connect_deadline(limit).connect();
         if let Ok(client) = lazy {
             let waiting = send(&client, "INCR bar");
             client.close(Duration::ZERO).unwrap();

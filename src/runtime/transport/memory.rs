@@ -172,6 +172,10 @@ impl WriteHalf for MemoryWrite {
         Ok(room)
     }
 
+    fn is_open(&self) -> bool {
+        !self.back.state.lock().closed
+    }
+
     fn shutdown(&self) {
         self.out.close();
         self.back.close();
