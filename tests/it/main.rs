@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod backpressure;
+mod blocking;
 mod calls;
 mod cancel;
 mod clients;
@@ -26,3 +27,4 @@ mod shutdown;
 mod timeouts;
 mod topology;
 mod transactions;
+mod watch;
