@@ -205,10 +205,17 @@ impl Routes {
     /// Puts a unit on the wire of its node by the calling thread, if the node is idle.
     pub(crate) fn drive(&self, unit: Unit<Settler>, pick: &Pick) -> Result<Driven, Unit<Settler>> {
         let snapshot = self.snapshot.read();
-        match snapshot.way(unit.facts(0).target, pick, &self.turn) {
-            Way::Node(node) if !snapshot.closed => direct::stage(node, unit),
-            _ => Err(unit),
+        // A node that has other work keeps its turn: the unit is queued there next.
+        let seen = self.turn.load(Ordering::Relaxed);
+        let turn = AtomicUsize::new(seen);
+        let driven = match snapshot.way(unit.facts(0).target, pick, &turn) {
+            Way::Node(node) if !snapshot.closed => direct::stage(node, unit)?,
+            _ => return Err(unit),
+        };
+        if turn.into_inner() != seen {
+            self.turn.fetch_add(1, Ordering::Relaxed);
         }
+        Ok(driven)
     }
 
     fn push(&self, unit: Unit<Settler>, way: &Way<'_>) {
