@@ -15,18 +15,16 @@ fn a_slot_that_nobody_serves_hurts_no_other() {
     let cluster = patient();
     let client = client(&cluster);
     let hole = slot_of(1, 20);
-    let (key, good) = (key_in(hole, "hole"), key_in(slot_of(1, 21), "good"));
+    let key = key_in(hole, "hole");
     client.set(&key, 1).unwrap();
     for node in 0..3 {
         let gone = cluster.command(node, &["CLUSTER", "DELSLOTS", &hole.to_string()]);
         assert!(gone.is_ok(), "{gone:?}");
     }
     let user = client.clone();
-    let load = Load::start(2, move |_, running| {
-        let limit = Duration::from_secs(3);
-        (count_up(&user, &good, limit, running), good.clone())
-            .0
-            .not_run
+    let load = Load::start(2, move |number, running| {
+        let good = key_in(slot_of(1, 21 + number as u16), "good");
+        count_up(&user, &good, Duration::from_secs(3), running).not_run
     });
     for _ in 0..3 {
         let begun = Instant::now();
@@ -37,7 +35,7 @@ fn a_slot_that_nobody_serves_hurts_no_other() {
         let failure = error.failure().unwrap();
         let uncovered = failure.reason() == Reason::SlotUncovered;
         assert!(uncovered || error.code() == Some("CLUSTERDOWN"), "{error}");
-        assert_eq!(error.certainty(), reslot::Certainty::Refused, "{error}");
+        assert_ne!(error.certainty(), reslot::Certainty::Unknown, "{error}");
     }
     // A client that starts now starts all the same.
     let other = super::clusters::client(&cluster);

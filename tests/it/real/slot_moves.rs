@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use reslot::{Client, cmd};
 
-use super::clusters::{LEAVING, SOON, client, key_in, moving, slot_of};
+use super::clusters::{LEAVING, SOON, addr, client, key_in, moving, slot_of};
 use super::load::{Load, Running, count_up};
 use crate::local_cluster::LocalCluster;
 
@@ -33,7 +33,7 @@ fn atomic_moves_cost_no_command() {
 #[track_caller]
 fn check_moves(offset: u16, move_slot: impl Fn(&LocalCluster, u16, usize, usize)) {
     let cluster = moving();
-    let client = client(cluster);
+    let client = client(&cluster);
     let user = client.clone();
     let load = Load::start(THREADS, move |number, running| match number % 2 {
         0 => {
@@ -48,7 +48,7 @@ fn check_moves(offset: u16, move_slot: impl Fn(&LocalCluster, u16, usize, usize)
     });
     for (from, to) in [(0, 1), (1, 2), (2, 0)] {
         for slot in 0..SLOTS {
-            move_slot(cluster, slot_of(0, offset + slot), from, to);
+            move_slot(&cluster, slot_of(0, offset + slot), from, to);
         }
     }
     for (keys, acked) in load.stop() {
@@ -59,11 +59,11 @@ fn check_moves(offset: u16, move_slot: impl Fn(&LocalCluster, u16, usize, usize)
     }
     let stats = client.stats();
     assert!(stats.total(|node| node.moved) > 0, "{stats:?}");
-    assert_eq!(
-        stats.total(|node| node.connects),
-        3,
-        "no connection was given up"
-    );
+    // The map may have named other nodes besides for a while.
+    for node in 0..3 {
+        let node = &stats.nodes[&addr(&cluster, node)];
+        assert_eq!(node.connects, 1, "no connection was given up");
+    }
 }
 
 fn count_in_pipelines(
@@ -99,7 +99,7 @@ fn count_in_pipelines(
 #[test]
 fn moves_do_not_change_the_order_of_commands() {
     let cluster = moving();
-    let client = client(cluster);
+    let client = client(&cluster);
     let slot = slot_of(0, 500);
     let user = client.clone();
     let load = Load::start(4, move |number, running| {
@@ -115,7 +115,7 @@ fn moves_do_not_change_the_order_of_commands() {
                 .collect();
             let first = count - 49;
             for (length, pending) in (first..).zip(pending) {
-                assert_eq!(pending.wait().unwrap(), length);
+                assert_eq!(pending.wait().unwrap(), length, "{:?}", user.stats());
             }
         }
         (key, count)
@@ -138,7 +138,7 @@ fn a_node_that_left_while_the_client_was_idle() {
     for (home, slot) in slots.into_iter().enumerate() {
         cluster.move_slot(slot, home, LEAVING);
     }
-    let client = client(cluster);
+    let client = client(&cluster);
     for slot in slots {
         client.set(key_in(slot, "kept"), slot).unwrap();
     }
@@ -163,7 +163,7 @@ fn a_node_that_left_while_the_client_was_idle() {
         "{:?}",
         begun.elapsed()
     );
-    let address = super::clusters::addr(cluster, LEAVING);
+    let address = addr(&cluster, LEAVING);
     crate::local_cluster::poll_until(SOON, "the node to be let go", || {
         let known = client.stats().nodes.contains_key(&address);
         (!known).then_some(()).ok_or("it is there".into())
