@@ -78,6 +78,13 @@ pub(crate) struct ClientCounters {
 }
 
 impl ClientCounters {
+    /// Counts how a command ended that the coordinator ends.
+    pub(crate) fn settled(&self, outcome: &Outcome) {
+        if matches!(outcome, Err(failure) if failure.reason() == Reason::TooManyRedirects) {
+            self.redirects_exhausted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn refresh(&self, cause: RefreshCause) {
         let at = RefreshCause::ALL.iter().position(|&each| each == cause);
         if let Some(counter) = at.and_then(|at| self.refreshes.get(at)) {

@@ -186,7 +186,10 @@ impl Coordinator {
         self.cluster.tick(clock::now());
         self.carry_out();
         self.publish();
-        self.settle();
+        for (ticket, outcome) in self.settled.drain(..) {
+            self.counters.settled(&outcome);
+            ticket.settle(outcome);
+        }
         self.counters.maps.fetch_add(maps, Ordering::Relaxed);
         if let Some(result) = self.announce.take() {
             drop(self.ready.send(result));
@@ -280,16 +283,6 @@ impl Coordinator {
                 }
             }
             Effect::Ready(result) => self.announce = Some(result),
-        }
-    }
-
-    fn settle(&mut self) {
-        for (ticket, outcome) in self.settled.drain(..) {
-            if matches!(&outcome, Err(failure) if failure.reason() == Reason::TooManyRedirects) {
-                let counter = &self.counters.redirects_exhausted;
-                counter.fetch_add(1, Ordering::Relaxed);
-            }
-            ticket.settle(outcome);
         }
     }
 
