@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod blocking;
 mod calls;
 mod clients;
 mod command_table;
@@ -19,3 +20,4 @@ mod run;
 mod seeds;
 mod topology;
 mod transactions;
+mod watch;

@@ -171,6 +171,10 @@ impl<T: Ticket> Cluster<T> {
             };
         }
         let place = self.place_of(slot, Some(from), Place::Returned);
+        if self.holds.contains(slot) && place != Place::Returned {
+            // Also if the slot is on its way to that very node: what waits there is younger.
+            self.drain(slot, from);
+        }
         match self.holds.get_mut(slot) {
             Some(hold) => {
                 hold.push(place, unit);

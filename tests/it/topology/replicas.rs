@@ -160,9 +160,9 @@ fn reads_that_wait_for_a_dead_replica_are_served_by_others() {
     // It has never been connected to, and is not there when it is needed.
     cluster.node(1).kill();
     let mut pipeline = client.pipeline();
-    (0..20).for_each(|_| {
+    for _ in 0..20 {
         pipeline.add(crate::clients::get("bar"));
-    });
+    }
     let values: Vec<String> = pipeline.query().unwrap();
     assert_eq!(values, ["1"; 20]);
     assert_eq!(asked(&cluster, 0, "GET", "bar"), 20);
