@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::clock;
-use super::records::Records;
+use super::records::{Records, amount};
 use super::transport::{WriteHalf, is_slice};
 use crate::proto::cluster::Event;
 use crate::proto::outbox::Outbox;
@@ -92,10 +92,11 @@ impl Drive {
         let idle = self.write.is_some()
             && self.outbox.is_connected()
             && self.outbox.is_idle()
-            && records.load.is_idle();
+            && records.load.holds_only(amount(&unit));
         if !idle {
             return Err(unit);
         }
+        records.load.arrived(amount(&unit));
         let mut strays = Vec::new();
         self.outbox.submit(unit, &mut strays);
         if !strays.is_empty() {

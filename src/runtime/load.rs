@@ -96,9 +96,9 @@ impl Load {
         }
     }
 
-    /// Whether nothing is here or on its way here, and something may come.
-    pub(crate) fn is_idle(&self) -> bool {
-        !self.closed.load(Ordering::SeqCst) && self.total().commands == 0
+    /// Whether nothing else than this, which was admitted, is here or on its way here.
+    pub(crate) fn holds_only(&self, this: Amount) -> bool {
+        !self.closed.load(Ordering::SeqCst) && self.total().commands == this.commands
     }
 
     /// Commands that wait to be written.
