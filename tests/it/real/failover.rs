@@ -13,6 +13,10 @@ use crate::local_cluster::LocalCluster;
 
 const THREADS: usize = 8;
 
+/// Less than the cluster needs to notice that a primary has gone (2 s): who waits for that shard
+/// takes longer.
+const UNHURT: Duration = Duration::from_millis(1500);
+
 /// The primary of a slot, and its replica.
 fn shard(cluster: &LocalCluster, slot: u16) -> (usize, usize) {
     let primary = cluster.primary_of(slot);
@@ -48,7 +52,7 @@ fn a_killed_primary_under_load() {
     // The one seed dies as well.
     let seed = cluster.addr(victim).to_string();
     let client = Client::builder().seed(seed).connect().unwrap();
-    let load = load(&client, 0, "killed", Duration::from_secs(1));
+    let load = load(&client, 0, "killed", UNHURT);
     wait_for_service(&client, 0, SOON);
     cluster.kill(victim);
     cluster.wait_promoted(replica);
@@ -71,11 +75,7 @@ fn a_killed_primary_under_load() {
             _ => {
                 assert_eq!((value, tally.unknown), (tally.acked, 0), "{key}");
                 assert!(tally.not_run.is_empty(), "{key}: {:?}", tally.not_run[0]);
-                assert!(
-                    tally.slowest < Duration::from_secs(1),
-                    "{key}: {:?}",
-                    tally.slowest
-                );
+                assert!(tally.slowest < UNHURT, "{key}: {:?}", tally.slowest);
             }
         }
     }
@@ -108,18 +108,18 @@ fn a_requested_failover_costs_no_command() {
 fn a_frozen_primary_is_replaced() {
     let cluster = replicated();
     let (victim, replica) = shard(&cluster, slot_of(1, 0));
-    let client = builder(&cluster).response_timeout(Duration::from_secs(1));
+    let client = builder(&cluster).response_timeout(UNHURT);
     let client = client.connect().unwrap();
-    let load = load(&client, 1, "frozen", Duration::from_secs(1));
-    wait_for_service(&client, 1, Duration::from_secs(1));
+    let load = load(&client, 1, "frozen", UNHURT);
+    wait_for_service(&client, 1, UNHURT);
     cluster.pause(victim);
     cluster.wait_promoted(replica);
     let promoted = Instant::now();
-    wait_for_service(&client, 1, Duration::from_secs(1));
+    wait_for_service(&client, 1, UNHURT);
     // Late replies of the old primary reach nobody: each counter checks its own.
     cluster.resume(victim);
     cluster.wait_ready();
-    wait_for_service(&client, 1, Duration::from_secs(1));
+    wait_for_service(&client, 1, UNHURT);
     let tallies = load.stop();
     for (number, (key, tally)) in tallies.iter().enumerate() {
         let value: i64 = client.get(key).unwrap().unwrap_or(0);
@@ -135,11 +135,7 @@ fn a_frozen_primary_is_replaced() {
             _ => {
                 assert_eq!(tally.unknown, 0, "{key}");
                 assert!(tally.not_run.is_empty(), "{key}: {:?}", tally.not_run[0]);
-                assert!(
-                    tally.slowest < Duration::from_secs(1),
-                    "{key}: {:?}",
-                    tally.slowest
-                );
+                assert!(tally.slowest < UNHURT, "{key}: {:?}", tally.slowest);
             }
         }
     }

@@ -147,7 +147,7 @@ fn check_names_node(
     args: &[&str],
 ) {
     let begun = Instant::now();
-    let command = cmd(name).arg(args).timeout(Duration::from_millis(500));
+    let command = cmd(name).arg(args).timeout(Duration::from_millis(200));
     let error: Error = client.query::<Value>(command).expect_err(name);
     assert!(begun.elapsed() < SOON, "{name}: {:?}", begun.elapsed());
     assert_eq!(error.node(), Some(&addr(cluster, node)), "{name}: {error}");
