@@ -34,3 +34,8 @@ pub use proto::refresh::RefreshCause;
 pub use proto::slot::Slot;
 pub use proto::value::{ServerError, Value};
 pub use stats::{NodeStats, Stats};
+
+/// The program in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
