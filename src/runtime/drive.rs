@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::clock;
-use super::records::Records;
+use super::records::{Records, amount};
 use super::transport::{WriteHalf, is_slice};
 use crate::proto::cluster::Event;
 use crate::proto::outbox::Outbox;
@@ -92,7 +92,7 @@ impl Drive {
         let idle = self.write.is_some()
             && self.outbox.is_connected()
             && self.outbox.is_idle()
-            && records.load.is_idle();
+            && records.load.is_idle_for(amount(&unit));
         if !idle {
             return Err(unit);
         }

@@ -96,9 +96,11 @@ impl Load {
         }
     }
 
-    /// Whether nothing is here or on its way here, and something may come.
-    pub(crate) fn is_idle(&self) -> bool {
-        !self.closed.load(Ordering::SeqCst) && self.total().commands == 0
+    /// Whether nothing is here or on its way here, and a unit of this size may come.
+    pub(crate) fn is_idle_for(&self, more: Amount) -> bool {
+        // What is too large when there is work must not go through when there is none.
+        let fits = more.commands <= self.limit.commands;
+        fits && !self.closed.load(Ordering::SeqCst) && self.total().commands == 0
     }
 
     /// Commands that wait to be written.

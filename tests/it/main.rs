@@ -4,6 +4,8 @@
 
 mod blocking;
 mod calls;
+mod cancel_queued;
+mod cancel_written;
 mod clients;
 mod command_table;
 mod connection_loss;
