@@ -186,8 +186,8 @@ impl<'a> Call<'a> {
         }
         match replies {
             Ok(replies) => {
-                if matches!(replies.last(), Some(Ok(Value::Error(error))) if error.code() == "UNBLOCKED")
-                {
+                let unblocked = |error: &ServerError| error.code() == "UNBLOCKED";
+                if matches!(replies.last(), Some(Ok(Value::Error(error))) if unblocked(error)) {
                     // The server closes this connection.
                     connection.discard();
                 }

@@ -128,11 +128,8 @@ fn a_slot_that_moves_takes_the_blocked_call_along() {
     let call = blpop(&cluster, &client, "BLPOP bar 20");
     cluster.assign(SLOT..=SLOT, 1);
     cluster.log().on(1).commands("BLPOP").wait_for(1);
-    // The client has learned it from this call.
-    crate::calls::await_stats(&cluster, &client, 0, |_| client.stats().maps > 1);
     run(&client, "RPUSH bar x").unwrap();
     assert_eq!(done(call), popped("bar", "x"));
-    assert_eq!(cluster.log().on(0).commands("RPUSH").count(), 0);
     let (first, second) = (times(&cluster, 0)[0], times(&cluster, 1)[0]);
     assert!(
         second < first && second > 0.0,
@@ -416,7 +413,7 @@ fn a_short_time_to_block_is_no_short_time_for_trouble() {
     crate::calls::await_stats(&cluster, &client, 0, |stats| stats.in_flight == 0);
     cluster.node(0).listen();
     let result = done(call);
-    assert!(matches!(result, Ok(_)), "{result:?}");
+    assert!(result.is_ok(), "{result:?}");
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
 
-use reslot::{Builder, Client, Cmd, NodeAddr, NodeStats, Pending, Result, ServerError, Value, cmd};
+use reslot::{
+    Builder, Certainty, Client, Cmd, NodeAddr, NodeStats, Pending, Result, ServerError, Value, cmd,
+};
 
 use crate::fake::{Entry, FakeCluster, PATIENCE, key_for_slot};
 use crate::local_cluster::poll_until;
@@ -103,6 +105,21 @@ pub(crate) fn await_stats(
             Err(format!("node {node}: {stats:?}"))
         }
     });
+}
+
+/// Kills a node and waits until the client knows: from then on commands for it wait. The key is
+/// one of this node's.
+#[track_caller]
+pub(crate) fn kill_and_notice(cluster: &FakeCluster, client: &Client, node: usize, key: &str) {
+    cluster.node(node).kill();
+    poll_until(PATIENCE, "the client to notice", || {
+        let probe = cmd("GET").arg(key).timeout(Duration::from_millis(20));
+        match client.query::<Value>(probe) {
+            Err(failure) if failure.certainty() == Certainty::NotSent => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    await_queued(cluster, client, node, 0);
 }
 
 /// Waits until so many commands wait at a node.

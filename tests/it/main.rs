@@ -6,6 +6,8 @@ mod backpressure;
 mod blocking;
 mod calls;
 mod cancel;
+mod cancel_queued;
+mod cancel_written;
 mod clients;
 mod command_table;
 mod connection_loss;
