@@ -13,7 +13,7 @@ use crate::proto::cluster::NodeKey;
 use crate::proto::resp::encode::Encoded;
 use crate::proto::unit::{Batch, Body, Facts, Ticket, Unit};
 use crate::proto::value::Value;
-use crate::reply::{Cell, Settler};
+use crate::reply::Settler;
 use crate::request::{Plan, Request};
 use crate::runtime::clock;
 use crate::runtime::routes::{Pick, Snapshot};
@@ -158,7 +158,7 @@ fn run(
     for command in commands {
         groups.add(command, &snapshot, core);
     }
-    let (cell, settler) = Cell::new(groups.order.len());
+    let (cell, settler) = core.cell(groups.order.len());
     let _registration = cancel.map(|token| token.register(core, &cell));
     let order = groups.hand_over(core, &snapshot, settler, deadline);
     core.wait(&cell, deadline);

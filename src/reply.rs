@@ -7,6 +7,8 @@
 //!
 //! The state is pure and the lock is taken once per step, so the races are few enough to model.
 
+pub(crate) mod relax;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,6 +16,7 @@ use crate::proto::cluster::NodeKey;
 use crate::proto::outcome::{Certainty, Failure, Outcome, Reason};
 use crate::proto::unit::Ticket;
 use crate::sync::{Condvar, Mutex};
+use relax::Relax;
 
 /// Where the units of a cell are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,16 @@ pub(crate) struct Cell {
     state: Mutex<State>,
     /// Signalled once, when the last place is done.
     done: Condvar,
+    /// `None`: its caller never waits longer than until its deadline.
+    patience: Option<Patience>,
+}
+
+/// How its caller waits while maintenance is announced.
+#[derive(Debug)]
+struct Patience {
+    relax: Arc<Relax>,
+    /// Until when it waits at least.
+    end: Instant,
 }
 
 #[derive(Debug)]
@@ -44,6 +57,8 @@ struct State {
     homes: Homes,
     /// How the command would fail if its deadline passed now.
     note: Option<Box<Failure>>,
+    /// Maintenance was announced when its deadline had passed: it waits longer, to the end.
+    extended: bool,
 }
 
 /// One place needs no list.
@@ -90,6 +105,19 @@ pub(crate) struct Gone {
 impl Cell {
     /// A cell with so many places, and the ticket for all of them.
     pub(crate) fn new(places: usize) -> (Arc<Cell>, Settler) {
+        Self::make(places, None)
+    }
+
+    /// As [`new`](Self::new), for a caller that waits longer while maintenance is announced.
+    pub(crate) fn patient(places: usize, relax: &Arc<Relax>, now: Instant) -> (Arc<Cell>, Settler) {
+        let patience = Patience {
+            relax: Arc::clone(relax),
+            end: relax.end(now),
+        };
+        Self::make(places, Some(patience))
+    }
+
+    fn make(places: usize, patience: Option<Patience>) -> (Arc<Cell>, Settler) {
         let list = match places {
             1 => Places::One(Place::Queued),
             _ => Places::Many((0..places).map(|_| Place::Queued).collect()),
@@ -100,10 +128,12 @@ impl Cell {
             gone: false,
             homes: Homes::None,
             note: None,
+            extended: false,
         };
         let cell = Arc::new(Cell {
             state: Mutex::new(state),
             done: Condvar::new(),
+            patience,
         });
         let count = u32::try_from(places).expect("a pipeline is shorter than four billion");
         let settler = Settler {
@@ -125,6 +155,22 @@ impl Cell {
             }
         }
         true
+    }
+
+    /// Until when its caller waits although its deadline has passed; `None`: no longer. Once this
+    /// was said it stays, also if the maintenance ends meanwhile.
+    pub(crate) fn extended(&self, now: Instant) -> Option<Instant> {
+        let patience = self.patience.as_ref()?;
+        let state = self.state.lock();
+        let (known, homes) = (state.extended, state.homes.to_vec());
+        drop(state);
+        if !known {
+            if !patience.relax.is_open(&homes, now) {
+                return None;
+            }
+            self.state.lock().extended = true;
+        }
+        Some(patience.end)
     }
 
     /// Whether every place is done.
@@ -196,6 +242,15 @@ fn given_up(why: Reason, certainty: Certainty, note: Option<&Failure>) -> Box<Fa
     failure
 }
 
+/// A timeout while maintenance was announced says so.
+fn name_maintenance(outcome: &mut Outcome) {
+    if let Err(failure) = outcome {
+        if failure.reason == Reason::Timeout {
+            failure.reason = Reason::MaintenanceTimeout;
+        }
+    }
+}
+
 fn abandoned() -> Outcome {
     Err(Failure::new(Reason::Abandoned, Certainty::Unknown))
 }
@@ -234,6 +289,14 @@ impl Homes {
             Homes::None => Vec::new(),
             Homes::One(home) => vec![home],
             Homes::Many(homes) => homes,
+        }
+    }
+
+    fn to_vec(&self) -> Vec<Home> {
+        match self {
+            Homes::None => Vec::new(),
+            Homes::One(home) => vec![*home],
+            Homes::Many(homes) => homes.clone(),
         }
     }
 }
@@ -277,8 +340,12 @@ impl Settler {
         let (first, places) = (self.first, std::mem::take(&mut self.places));
         let mut state = self.cell.state.lock();
         let mut ended = 0;
-        for (place, outcome) in state.range(first, places).iter_mut().zip(outcomes) {
+        let extended = state.extended;
+        for (place, mut outcome) in state.range(first, places).iter_mut().zip(outcomes) {
             if !matches!(place, Place::Done(_)) {
+                if extended {
+                    name_maintenance(&mut outcome);
+                }
                 *place = Place::Done(outcome);
                 ended += 1;
             }
@@ -337,6 +404,10 @@ impl Ticket for Settler {
     fn note(&self, failure: Box<Failure>) {
         self.cell.state.lock().note = Some(failure);
     }
+
+    fn extended(&self, now: Instant) -> Option<Instant> {
+        self.cell.extended(now)
+    }
 }
 
 impl Drop for Settler {
@@ -351,7 +422,9 @@ impl Drop for Settler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::maintenance::{Notice, Work};
     use crate::proto::value::Value;
+    use std::time::Duration;
 
     #[test]
     fn the_first_end_wins() {
@@ -386,6 +459,36 @@ mod tests {
         for outcome in &outcomes[1..] {
             assert_eq!(outcome.as_ref().unwrap_err().reason(), Reason::Abandoned);
         }
+    }
+
+    #[test]
+    fn a_caller_waits_longer_only_where_maintenance_was_announced() {
+        let relax = Arc::new(Relax::new(Duration::from_secs(10)));
+        let begin = Instant::now();
+        let end = begin + Duration::from_secs(10);
+        let node = |key| Home::Node(NodeKey(key));
+        let cell = |home| {
+            let (cell, settler) = Cell::patient(1, &relax, begin);
+            settler.set_home(home);
+            (cell, settler)
+        };
+        let (here, ticket) = cell(node(1));
+        let (elsewhere, _ticket) = cell(node(2));
+        let (between, _ticket) = cell(Home::Coordinator);
+        let (impatient, _ticket) = Cell::new(1);
+        assert_eq!(here.extended(begin), None);
+        relax.hear(NodeKey(1), &Notice::Begun(Work::Slots, 1), begin);
+        assert_eq!(here.extended(begin), Some(end));
+        assert_eq!(elsewhere.extended(begin), None);
+        assert_eq!(between.extended(begin), Some(end));
+        assert_eq!(impatient.extended(begin), None);
+        // What was granted stays.
+        relax.hear(NodeKey(1), &Notice::SlotsMoved(1, vec![]), begin);
+        assert_eq!(cell(node(1)).0.extended(begin), None);
+        assert_eq!(here.extended(begin), Some(end));
+        ticket.settle(Err(Failure::new(Reason::Timeout, Certainty::NotSent)));
+        let failure = here.take_one().unwrap_err();
+        assert_eq!(failure.reason(), Reason::MaintenanceTimeout);
     }
 
     #[test]

@@ -77,17 +77,17 @@ impl Notice {
     pub(crate) fn parse(push: &[Value]) -> Option<Self> {
         let (name, rest) = push.split_first()?;
         let name = text(name)?.to_ascii_uppercase();
-        let (work, read): (Work, fn(&[Value]) -> Option<Notice>) = match name.as_str() {
-            "SMIGRATING" => (Work::Slots, slots_migrating),
-            "SMIGRATED" => (Work::Slots, slots_migrated),
-            "MOVING" => (Work::Endpoint, moving),
-            "MIGRATING" => (Work::Shard, |rest| begun(Work::Shard, rest)),
-            "FAILING_OVER" => (Work::Failover, |rest| begun(Work::Failover, rest)),
-            "MIGRATED" => (Work::Shard, |rest| ended(Work::Shard, rest)),
-            "FAILED_OVER" => (Work::Failover, |rest| ended(Work::Failover, rest)),
+        let (work, notice) = match name.as_str() {
+            "SMIGRATING" => (Work::Slots, slots_migrating(rest)),
+            "SMIGRATED" => (Work::Slots, slots_migrated(rest)),
+            "MOVING" => (Work::Endpoint, moving(rest)),
+            "MIGRATING" => (Work::Shard, begun(Work::Shard, rest)),
+            "MIGRATED" => (Work::Shard, ended(Work::Shard, rest)),
+            "FAILING_OVER" => (Work::Failover, begun(Work::Failover, rest)),
+            "FAILED_OVER" => (Work::Failover, ended(Work::Failover, rest)),
             _ => return None,
         };
-        Some(read(rest).unwrap_or(Notice::Unreadable(work)))
+        Some(notice.unwrap_or(Notice::Unreadable(work)))
     }
 }
 

@@ -8,6 +8,7 @@ use crossbeam_channel::{Sender, bounded, unbounded};
 
 use super::dial::Dialer;
 use super::load::{Amount, Load};
+use super::notices::Notices;
 use super::reader::Reader;
 use super::thread::Thread;
 use super::wire::{NodeMessage, Wire, WireState, amount};
@@ -67,6 +68,17 @@ impl NodeHandle {
         });
         let (order, orders) = bounded(1);
         let (stop, stopped) = bounded(0);
+        let notices = setup.dialer.relax().map(|relax| {
+            Notices::new(
+                setup.key,
+                wire.addr.clone(),
+                relax,
+                Arc::clone(&setup.dialer),
+                inbox.clone(),
+                setup.events.clone(),
+                stopped.clone(),
+            )
+        });
         let reader = Reader {
             key: setup.key,
             wire: Arc::clone(&wire),
@@ -75,6 +87,7 @@ impl NodeHandle {
             events: setup.events.clone(),
             orders,
             stop: stopped,
+            notices,
         };
         let port = wire.addr.port();
         let name = format!("read-{port}");

@@ -13,6 +13,7 @@ use crossbeam_channel::{Receiver, Sender, select};
 
 use super::clock;
 use super::dial::{Dialer, Open};
+use super::notices::Notices;
 use super::transport::{ReadHalf, is_slice, is_stopped};
 use super::wire::{NodeMessage, Wire};
 use crate::proto::backoff::{Backoff, Random};
@@ -42,6 +43,8 @@ pub(super) struct Reader {
     pub(super) orders: Receiver<()>,
     /// Disconnected when the node ends.
     pub(super) stop: Receiver<()>,
+    /// `None` if announcements are not asked for.
+    pub(super) notices: Option<Notices>,
 }
 
 /// Whatever ends the thread, a panic included: its write loop must not wait for it for ever.
@@ -58,9 +61,10 @@ impl Reader {
             return;
         }
         let mut random = Random::new(clock::seed());
-        let (mut failures, mut generation) = (0, 0);
+        let (mut failures, mut generation, mut successor) = (0, 0, None);
         loop {
-            match self.dialer.open_node(&self.wire.addr, &self.stop) {
+            let made = successor.take().map(Ok);
+            match made.unwrap_or_else(|| self.dialer.open_shared(&self.wire.addr, &self.stop)) {
                 Ok(open) => {
                     failures = if self.serve(open, &mut generation) {
                         0
@@ -75,6 +79,11 @@ impl Reader {
             }
             if is_stopped(&self.stop, Duration::ZERO) {
                 return;
+            }
+            let notices = self.notices.as_ref();
+            successor = notices.and_then(|notices| notices.successor(generation));
+            if successor.is_some() {
+                continue;
             }
             self.report(Event::NodeDown { node: self.key });
             if failures > 0 && is_stopped(&self.stop, RECONNECT.pause(failures, &mut random)) {
@@ -98,6 +107,7 @@ impl Reader {
         let Open {
             connection,
             decoder,
+            pushes,
         } = open;
         let write = connection.write;
         self.tell(NodeMessage::Connected {
@@ -105,6 +115,9 @@ impl Reader {
             write,
         });
         self.report(Event::NodeUp { node: self.key });
+        if let Some(notices) = &self.notices {
+            notices.connected(*generation, &pushes);
+        }
         let why = self.read(connection.read, decoder, *generation);
         log::info!("node {}: connection ended: {why}", self.wire.addr);
         self.tell(NodeMessage::Lost {
@@ -120,7 +133,11 @@ impl Reader {
             loop {
                 match decoder.next_frame() {
                     Ok(Some(Frame::Reply(reply))) => replies.push_back(reply),
-                    Ok(Some(Frame::Push(_))) => {}
+                    Ok(Some(Frame::Push(push))) => {
+                        if let Some(notices) = &self.notices {
+                            notices.hear(&push, generation);
+                        }
+                    }
                     Ok(None) => break,
                     Err(error) => {
                         // What came before the fault is good.

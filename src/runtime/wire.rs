@@ -25,6 +25,8 @@ pub(crate) enum NodeMessage {
     Gone { commands: usize, timed_out: bool },
     /// Replace this connection, without hurting what is on it.
     Replace(u64),
+    /// The same by a later time: the reading thread has the next connection already.
+    Leave { generation: u64, by: Instant },
     /// The connection does not answer: close it.
     Break,
     /// From the reading thread: a connection is ready.

@@ -172,8 +172,9 @@ impl WriteLoop {
                 commands,
                 timed_out,
             } => self.gone(commands, timed_out),
-            NodeMessage::Replace(generation) if generation == self.generation => self.replace(),
-            NodeMessage::Replace(_) | NodeMessage::Idle | NodeMessage::ReaderEnded => {}
+            NodeMessage::Replace(generation) => self.replace(generation, None),
+            NodeMessage::Leave { generation, by } => self.replace(generation, Some(by)),
+            NodeMessage::Idle | NodeMessage::ReaderEnded => {}
             NodeMessage::Break => self.shut(),
             NodeMessage::Connected { generation, write } => self.connected(generation, write),
             NodeMessage::Lost { generation } => self.lost(generation),
@@ -270,9 +271,13 @@ impl WriteLoop {
         }
     }
 
-    fn replace(&mut self) {
+    /// `by` never makes the time for what is on the wire shorter than usual.
+    fn replace(&mut self, generation: u64, by: Option<Instant>) {
+        if generation != self.generation {
+            return;
+        }
         self.outbox.close_when_answered();
-        self.replace_by = Some(clock::now() + self.drain_limit);
+        self.replace_by = by.max(Some(clock::now() + self.drain_limit));
         self.wire.state.lock().tell_when_idle = true;
     }
 
