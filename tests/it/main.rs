@@ -7,3 +7,4 @@ mod fake;
 mod harness;
 #[path = "../local_cluster/mod.rs"]
 mod local_cluster;
+mod maintenance;
