@@ -358,6 +358,8 @@ impl<T: Ticket> Cluster<T> {
     /// A node has ended. What it had left goes where it belongs now.
     pub(super) fn retired(&mut self, key: NodeKey, units: Vec<Unit<T>>, now: Instant) {
         let addr = self.nodes.remove(key).map(|node| node.addr);
+        // What is published still holds it.
+        self.dirty = true;
         for unit in units {
             self.divide_by_slot(unit, |cluster, piece| match piece.facts(0).target {
                 Target::Node => cluster.fail(piece, Reason::NodeGone, addr.as_ref()),
