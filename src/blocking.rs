@@ -227,7 +227,7 @@ impl<'a> Call<'a> {
             .routes
             .route(&snapshot, self.facts.target, &Pick::Primary)?;
         let node = snapshot.nodes.get(key.index())?.as_ref()?;
-        Some(node.wire.addr.clone())
+        Some(node.wire.records.addr.clone())
     }
 
     fn judge(&mut self, from: &NodeAddr, mut replies: Vec<Reply>) -> Attempt {

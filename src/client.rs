@@ -19,18 +19,19 @@ use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::Event;
 use crate::proto::outcome::Reason;
 use crate::proto::redirect::Redirect;
+use crate::proto::slot::Slot;
 use crate::proto::unit::{Body, Unit};
 use crate::proto::value::Value;
 use crate::reply::relax::Relax;
-use crate::reply::{Cell, Gone, Home, Settler};
+use crate::reply::{Cell, Gone, Home, Patience, Settler};
 use crate::request::{Plan, Request};
 use crate::runtime::clock;
 use crate::runtime::coordinator::{Control, CoordinatorHandle};
 use crate::runtime::dedicated::Pool;
 use crate::runtime::dial::Dialer;
+use crate::runtime::records::NodeMessage;
 use crate::runtime::routes::{Pick, Routes};
 use crate::runtime::transport::{Tcp, Transport};
-use crate::runtime::wire::NodeMessage;
 use crate::stats::Stats;
 use crate::sync::Mutex;
 use crate::transaction::Transaction;
@@ -71,6 +72,9 @@ pub(crate) struct Core {
     relax: Option<Arc<Relax>>,
     counters: Arc<crate::stats::ClientCounters>,
 }
+
+/// A call whose deadline is nearer leaves its reply to the reading thread.
+const DRIVE_MARGIN: Duration = Duration::from_millis(50);
 
 /// How long a close waits at least for calls that block to notice it.
 const POOL_CLOSE: Duration = Duration::from_secs(1);
@@ -201,7 +205,7 @@ impl Client {
             let why = "it takes more than one shared connection; use Client::query";
             return Err(crate::Misuse::Refused { command: name, why }.into());
         };
-        let (cell, settler) = self.core.cell(1);
+        let (cell, settler) = self.core.cell(1, facts.target.slot());
         let cancel = request.cancel.clone();
         let registration = cancel.map(|token| token.register(&self.core, &cell));
         let unit = Unit::new(settler, request.into_body(facts), deadline);
@@ -312,20 +316,33 @@ impl Core {
         deadline: Option<Instant>,
         cancel: Option<&CancelToken>,
     ) -> Result<Value> {
-        let (cell, settler) = self.cell(1);
+        let (cell, settler) = self.cell(1, body.slot());
         let _registration = cancel.map(|token| token.register(self, &cell));
-        self.routes.submit(
-            Unit::new(settler, body, deadline),
-            pick,
-            self.config.when_full,
-        );
+        let mut unit = Unit::new(settler, body, deadline);
+        if self.may_drive(deadline) {
+            unit = match self.routes.drive(unit, pick) {
+                Ok(driven) => {
+                    driven.write();
+                    driven.read();
+                    self.wait(&cell, deadline);
+                    return Ok(cell.take_one()?);
+                }
+                Err(unit) => unit,
+            };
+        }
+        self.routes.submit(unit, pick, self.config.when_full);
         self.wait(&cell, deadline);
         Ok(cell.take_one()?)
     }
 
+    /// Whether a call has time enough to read by itself: it must not be late for its deadline.
+    pub(crate) fn may_drive(&self, deadline: Option<Instant>) -> bool {
+        deadline.is_none_or(|deadline| deadline >= clock::now() + DRIVE_MARGIN)
+    }
+
     /// Hands over a unit with one place.
     pub(crate) fn submit(&self, body: Body, pick: &Pick, deadline: Option<Instant>) -> Arc<Cell> {
-        let (cell, settler) = self.cell(1);
+        let (cell, settler) = self.cell(1, body.slot());
         self.routes.submit(
             Unit::new(settler, body, deadline),
             pick,
@@ -369,11 +386,13 @@ impl Core {
     }
 
     /// A cell for so many commands, and the ticket for all of them.
-    pub(crate) fn cell(&self, places: usize) -> (Arc<Cell>, Settler) {
-        match &self.relax {
-            Some(relax) => Cell::patient(places, relax, clock::now()),
-            None => Cell::new(places),
-        }
+    pub(crate) fn cell(&self, places: usize, slot: Option<Slot>) -> (Arc<Cell>, Settler) {
+        let relax = self.relax.as_ref();
+        Cell::new(
+            places,
+            slot,
+            relax.map(|relax| Patience::new(relax, clock::now())),
+        )
     }
 
     /// Ends what is open in a cell, and has what it leaves behind removed.
@@ -383,6 +402,11 @@ impl Core {
         };
         let timed_out = matches!(why, Reason::Timeout | Reason::MaintenanceTimeout);
         let snapshot = self.routes.snapshot();
+        if let Some(Home::Node(key)) = homes.last() {
+            if let Some(Some(node)) = snapshot.nodes.get(key.index()) {
+                cell.was_at(&node.wire.records.addr);
+            }
+        }
         for home in homes {
             match home {
                 Home::Node(key) => {
@@ -420,11 +444,11 @@ impl Core {
         let mut nodes = BTreeMap::new();
         for node in snapshot.nodes.iter().flatten() {
             let wire = &node.wire;
-            let in_flight = wire.state.lock().inflight.commands();
-            let (waiting, peak) = (wire.load.waiting(), wire.load.peak());
+            let in_flight = wire.records.state.lock().inflight.commands();
+            let (waiting, peak) = (wire.records.load.waiting(), wire.records.load.peak());
             nodes.insert(
-                wire.addr.clone(),
-                wire.stats.snapshot(waiting, peak, in_flight),
+                wire.records.addr.clone(),
+                wire.records.stats.snapshot(waiting, peak, in_flight),
             );
         }
         self.counters.snapshot(nodes)

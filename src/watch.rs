@@ -156,7 +156,14 @@ fn begin<'a, K: AsRef<[u8]>>(
             .routes
             .route(&snapshot, Target::Slot(slot), &Pick::Primary)?;
         Some((
-            snapshot.nodes.get(key.index())?.as_ref()?.wire.addr.clone(),
+            snapshot
+                .nodes
+                .get(key.index())?
+                .as_ref()?
+                .wire
+                .records
+                .addr
+                .clone(),
             false,
         ))
     };

@@ -8,6 +8,7 @@
 mod seen;
 mod windows;
 
+use std::fmt;
 use std::time::Duration;
 
 pub(crate) use seen::Seen;
@@ -88,6 +89,25 @@ impl Notice {
             _ => return None,
         };
         Some(notice.unwrap_or(Notice::Unreadable(work)))
+    }
+}
+
+/// In short, for the log.
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::Begun(work, seq) => write!(f, "{work:?} begins ({seq})"),
+            Notice::Ended(work, seq) => write!(f, "{work:?} ends ({seq})"),
+            Notice::SlotsMoved(seq, deltas) => {
+                write!(f, "slots moved ({seq})")?;
+                deltas.iter().try_for_each(|delta| {
+                    let count = delta.slots.iter().count();
+                    write!(f, ", {count} from {} to {}", delta.from, delta.to)
+                })
+            }
+            Notice::Moving(moving) => write!(f, "moves in {:?} ({})", moving.within, moving.seq),
+            Notice::Unreadable(work) => write!(f, "{work:?}, in a shape that is not known"),
+        }
     }
 }
 

@@ -89,7 +89,6 @@ impl<T: Ticket> Outbox<T> {
     }
 
     /// Whether nothing waits and nothing is half written.
-    #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty() && !self.has_staged()
     }
@@ -151,6 +150,12 @@ impl<T: Ticket> Outbox<T> {
             .extend(slots);
         subtract(&mut self.guests, slots);
         self.queue.extract(slots)
+    }
+
+    /// This node does not answer: what other nodes can run as well. With `reads` it is a replica,
+    /// so that is everything with a key, too.
+    pub(crate) fn release(&mut self, reads: bool) -> Vec<Unit<T>> {
+        self.queue.extract_free(reads)
     }
 
     /// This node ends: everything that is queued.
@@ -283,8 +288,7 @@ impl<T: Ticket> Outbox<T> {
 /// What the end of a connection brings to light, beside what is simply queued again.
 #[derive(Debug)]
 pub(crate) struct Disconnected<T> {
-    /// Units of slots that left this node, oldest first: older than all that was extracted. Those
-    /// that ASK had sent here still say so.
+    /// Units of slots that left this node, oldest first: older than all that was extracted.
     pub(crate) strays: Vec<Unit<T>>,
     /// Commands that may have run.
     pub(crate) settled: Vec<(T, Outcome)>,

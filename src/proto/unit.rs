@@ -149,6 +149,25 @@ pub(crate) enum Body {
     Part(Arc<Batch>, Range<usize>),
 }
 
+impl Body {
+    /// The slot of its first command.
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        self.facts(0).target.slot()
+    }
+
+    /// The facts of the command at this place.
+    pub(crate) fn facts(&self, place: usize) -> Facts {
+        match self {
+            Body::One(_, facts) => *facts,
+            Body::Chain { target, .. } => Facts {
+                target: *target,
+                repeatable: false,
+            },
+            Body::Part(batch, range) => batch.commands[range.start + place].1,
+        }
+    }
+}
+
 /// The smallest thing that may move: 1..n commands, one ticket.
 #[derive(Debug)]
 pub(crate) struct Unit<T> {
@@ -242,14 +261,7 @@ impl<T> Unit<T> {
 
     /// The facts of the command at this place.
     pub(crate) fn facts(&self, place: usize) -> Facts {
-        match &self.body {
-            Body::One(_, facts) => *facts,
-            Body::Chain { target, .. } => Facts {
-                target: *target,
-                repeatable: false,
-            },
-            Body::Part(batch, range) => batch.commands[range.start + place].1,
-        }
+        self.body.facts(place)
     }
 
     pub(crate) fn slot(&self, place: usize) -> Option<Slot> {
@@ -379,7 +391,6 @@ impl<T: Ticket> Unit<T> {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Ledger, part};
-    use super::*;
 
     #[test]
     fn a_part_divides_along_command_boundaries_and_keeps_its_bytes() {

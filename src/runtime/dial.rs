@@ -13,7 +13,7 @@ use super::transport::{Connection, READ_SLICE, Transport, is_slice, stopped};
 use crate::config::{Config, Maintenance, Protocol, ReadFrom};
 use crate::proto::addr::NodeAddr;
 use crate::proto::handshake::{Announcements, Handshake, Progress, Setup};
-use crate::proto::limits;
+use crate::proto::limits::REPLY_BYTES;
 use crate::proto::resp::decode::{DecodeLimits, Decoder, Frame};
 use crate::proto::resp::encode::Encoded;
 use crate::proto::value::Value;
@@ -102,7 +102,7 @@ impl Dialer {
         connection.read.set_timeout(Some(READ_SLICE))?;
         let mut talk = Talk {
             connection,
-            decoder: self.decoder(),
+            decoder: Decoder::new(DecodeLimits::default()),
             pushes: Vec::new(),
             deadline,
             stop,
@@ -118,10 +118,12 @@ impl Dialer {
                     Progress::Ready => {
                         let Talk {
                             mut connection,
-                            decoder,
+                            mut decoder,
                             pushes,
                             ..
                         } = talk;
+                        // The user's limit is for what the user asks.
+                        decoder.limit_reply_bytes(self.config.max_reply_bytes);
                         connection.read.set_timeout(None)?;
                         return Ok(Open {
                             connection,
@@ -143,9 +145,10 @@ impl Dialer {
     ) -> io::Result<Value> {
         let Open {
             mut connection,
-            decoder,
+            mut decoder,
             pushes,
         } = open;
+        decoder.limit_reply_bytes(REPLY_BYTES);
         connection.read.set_timeout(Some(READ_SLICE))?;
         let deadline = clock::now() + self.config.connect_timeout;
         let mut talk = Talk {
@@ -173,14 +176,6 @@ impl Dialer {
             readonly: self.config.read_from != ReadFrom::Primary,
             resp2: self.config.protocol == Protocol::Resp2,
             announcements: None,
-        })
-    }
-
-    fn decoder(&self) -> Decoder {
-        let bulk_bytes = self.config.max_reply_bytes.min(limits::BULK_BYTES);
-        Decoder::new(DecodeLimits {
-            bulk_bytes,
-            ..DecodeLimits::default()
         })
     }
 }

@@ -96,6 +96,11 @@ impl Load {
         }
     }
 
+    /// Whether nothing is here or on its way here, and something may come.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.closed.load(Ordering::SeqCst) && self.total().commands == 0
+    }
+
     /// Commands that wait to be written.
     pub(crate) fn waiting(&self) -> usize {
         self.coming.get().commands + self.queued.get().commands

@@ -7,6 +7,7 @@
 //! | write, one per node | queue, writing half | told to end | the coordinator |
 //! | read, one per node | reading half | its stop is dropped | its write loop |
 //! | move, one per announced move | a connection | connected or stopped | its reader |
+//! | move, one per announced move | a connection | connected or stopped | its reader |
 //! | topology, one per query | a connection | answered or stopped | the coordinator |
 //!
 //! Callers run on threads of their own: they read the routes, push into one inbox, and wait on one
@@ -17,12 +18,17 @@ pub(crate) mod clock;
 pub(crate) mod coordinator;
 pub(crate) mod dedicated;
 pub(crate) mod dial;
+pub(crate) mod direct;
+mod drive;
 pub(crate) mod load;
+mod mover;
 pub(crate) mod node;
-mod notices;
 mod query;
+mod read_side;
 mod reader;
+pub(crate) mod records;
 pub(crate) mod routes;
+mod settings;
 pub(crate) mod thread;
 pub(crate) mod transport;
 pub(crate) mod wire;

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_channel::Sender;
 
+use super::direct::{self, Driven};
 use super::load::{Amount, Load, NoRoom};
 use super::node::NodeHandle;
-use super::wire::amount;
+use super::records::amount;
 use crate::config::WhenFull;
 use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::{NodeKey, View};
@@ -56,6 +57,15 @@ pub(crate) enum Pick {
     Node(NodeAddr),
 }
 
+/// What became of the parts of a pipeline that are not simply queued.
+#[derive(Default)]
+pub(crate) struct Submitted {
+    /// On the wire, to be written by the calling thread.
+    pub(crate) driven: Vec<Driven>,
+    /// There was no room.
+    pub(crate) late: Vec<Unit<Settler>>,
+}
+
 /// Where a unit goes.
 enum Way<'a> {
     Node(&'a Arc<NodeHandle>),
@@ -63,9 +73,23 @@ enum Way<'a> {
     Nowhere,
 }
 
+impl Way<'_> {
+    fn addr(&self) -> Option<&NodeAddr> {
+        match self {
+            Way::Node(node) => Some(&node.wire.records.addr),
+            Way::Coordinator | Way::Nowhere => None,
+        }
+    }
+}
+
 impl Snapshot {
     fn node(&self, key: NodeKey) -> Option<&Arc<NodeHandle>> {
         self.nodes.get(key.index())?.as_ref()
+    }
+
+    /// The address of a node.
+    pub(crate) fn addr(&self, key: NodeKey) -> Option<NodeAddr> {
+        self.node(key).map(|node| node.wire.records.addr.clone())
     }
 
     /// The node that serves a slot, as far as it is published.
@@ -83,7 +107,7 @@ impl Snapshot {
             }
             (Target::Slot(slot), Pick::Replica) => self.replica(slot, turn).or(self.owner(slot)),
             (Target::Slot(slot), Pick::Primary) => self.owner(slot),
-            (Target::Any | Target::Node, _) => choose(&self.view.primaries, turn),
+            (Target::Any | Target::Node, _) => choose(&self.view.usable, turn),
         };
         key.and_then(|key| self.node(key))
             .map_or(Way::Coordinator, Way::Node)
@@ -143,19 +167,19 @@ impl Routes {
             let snapshot = self.snapshot.read();
             if snapshot.closed {
                 drop(snapshot);
-                return fail(unit, Reason::Closed);
+                return fail(unit, Reason::Closed, None);
             }
             let way = snapshot.way(target, pick, &self.turn);
             let load = match &way {
-                Way::Node(node) => &node.wire.load,
+                Way::Node(node) => &node.wire.records.load,
                 Way::Coordinator => &self.parked_load,
-                Way::Nowhere => return fail(unit, Reason::NodeGone),
+                Way::Nowhere => return push_nowhere(unit, pick),
             };
             match load.try_admit(more) {
                 Ok(()) => return self.push(unit, &way),
-                Err(NoRoom::TooLarge) => return fail(unit, Reason::QueueFull),
+                Err(NoRoom::TooLarge) => return fail(unit, Reason::QueueFull, way.addr()),
                 Err(NoRoom::Full) if when_full == WhenFull::Refuse => {
-                    return fail(unit, Reason::QueueFull);
+                    return fail(unit, Reason::QueueFull, way.addr());
                 }
                 // The routes are about to change.
                 Err(NoRoom::Closed) => std::thread::yield_now(),
@@ -168,12 +192,22 @@ impl Routes {
                     drop(snapshot);
                     let load = node
                         .as_ref()
-                        .map_or(&self.parked_load, |node| &node.wire.load);
+                        .map_or(&self.parked_load, |node| &node.wire.records.load);
                     if !load.wait_for_room(more, unit.deadline, || unit.ticket.is_dead()) {
-                        return fail(unit, Reason::QueueFull);
+                        let addr = node.as_ref().map(|node| &node.wire.records.addr);
+                        return fail(unit, Reason::QueueFull, addr);
                     }
                 }
             }
+        }
+    }
+
+    /// Puts a unit on the wire of its node by the calling thread, if the node is idle.
+    pub(crate) fn drive(&self, unit: Unit<Settler>, pick: &Pick) -> Result<Driven, Unit<Settler>> {
+        let snapshot = self.snapshot.read();
+        match snapshot.way(unit.facts(0).target, pick, &self.turn) {
+            Way::Node(node) if !snapshot.closed => direct::stage(node, unit),
+            _ => Err(unit),
         }
     }
 
@@ -185,7 +219,7 @@ impl Routes {
                 // The coordinator ends after the snapshot says closed, so it still listens.
                 drop(self.parked.send(unit));
             }
-            Way::Nowhere => fail(unit, Reason::NodeGone),
+            Way::Nowhere => fail(unit, Reason::NodeGone, None),
         }
     }
 
@@ -198,45 +232,65 @@ impl Routes {
     }
 
     /// Puts the parts of one pipeline where they belong, if `seen` is still what is published;
-    /// otherwise they come back to be grouped anew. Parts that find no room come back as `late`.
+    /// otherwise they come back to be grouped anew. With `direct`, parts for idle nodes are put on
+    /// the wire by the calling thread.
     pub(crate) fn submit_parts(
         &self,
         seen: &Arc<Snapshot>,
         parts: Vec<(Option<NodeKey>, Unit<Settler>)>,
-    ) -> Result<Vec<Unit<Settler>>, Vec<Unit<Settler>>> {
+        direct: bool,
+    ) -> Result<Submitted, Vec<Unit<Settler>>> {
         let snapshot = self.snapshot.read();
         if !Arc::ptr_eq(&snapshot, seen) {
             return Err(parts.into_iter().map(|(_, unit)| unit).collect());
         }
-        let mut late = Vec::new();
-        for (key, unit) in parts {
+        let mut submitted = Submitted::default();
+        for (key, mut unit) in parts {
             let way = key
                 .and_then(|key| snapshot.node(key))
                 .map_or(Way::Coordinator, Way::Node);
+            if let (Way::Node(node), true) = (&way, direct && !snapshot.closed) {
+                match direct::stage(node, unit) {
+                    Ok(driven) => {
+                        submitted.driven.push(driven);
+                        continue;
+                    }
+                    Err(back) => unit = back,
+                }
+            }
             let load = match &way {
-                Way::Node(node) => &node.wire.load,
+                Way::Node(node) => &node.wire.records.load,
                 Way::Coordinator | Way::Nowhere => &self.parked_load,
             };
             match load.try_admit(amount(&unit)) {
                 Ok(()) => self.push(unit, &way),
-                Err(_) => late.push(unit),
+                Err(_) => submitted.late.push(unit),
             }
         }
-        Ok(late)
+        Ok(submitted)
     }
 }
 
+/// Ends a unit for a node that nobody knows.
+fn push_nowhere(unit: Unit<Settler>, pick: &Pick) {
+    let addr = match pick {
+        Pick::Node(addr) => Some(addr),
+        Pick::Primary | Pick::Replica => None,
+    };
+    fail(unit, Reason::NodeGone, addr);
+}
+
 /// Ends a unit that was never handed over.
-pub(crate) fn fail(mut unit: Unit<Settler>, reason: Reason) {
+pub(crate) fn fail(mut unit: Unit<Settler>, reason: Reason, node: Option<&NodeAddr>) {
     while unit.places() > 1 {
         let mut rest = unit.split_front(1);
         std::mem::swap(&mut rest, &mut unit);
-        let failure = unit.failure(reason, None);
+        let failure = unit.failure(reason, node);
         unit.ticket.settle(Err(failure));
         unit = rest;
     }
     if !unit.ticket.is_dead() {
-        let failure = unit.failure(reason, None);
+        let failure = unit.failure(reason, node);
         unit.ticket.settle(Err(failure));
     }
 }

@@ -4,24 +4,19 @@
 //! or while nobody serves it. New commands for it come here; when the hold ends, everything goes
 //! to the owner in the order in which it was handed over.
 
-use std::collections::{BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 
 use super::nodes::NodeKey;
 use crate::proto::slot::Slot;
 use crate::proto::unit::{Ticket, Unit};
 
-/// A held slot and its units, in four lists that are concatenated in this order.
+/// A held slot and its units.
 #[derive(Debug)]
 pub(crate) struct Hold<T> {
-    /// Units that an ASK had sent to another node before the hold began: the oldest.
-    asked: Vec<Unit<T>>,
-    /// Units that the old owner answered with a redirect.
-    returned: Vec<Unit<T>>,
-    /// Units that waited in the old owner's queue.
-    extracted: Vec<Unit<T>>,
-    /// Units handed over since.
-    parked: Vec<Unit<T>>,
+    /// The units of each place, in the order of the places.
+    lists: BTreeMap<Place, Vec<Unit<T>>>,
     /// Nodes that were told to give the slot up, in this hold.
     pub(crate) drained: Vec<NodeKey>,
     /// How many of them still have something of it on the wire.
@@ -30,48 +25,41 @@ pub(crate) struct Hold<T> {
     pub(crate) not_before: Option<Instant>,
 }
 
-/// Which list of a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where the units of a hold come from, oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
-    Asked,
+    /// ASK had sent them to another node.
+    Asked {
+        /// How many ASK lie behind that node: who has gone further is older.
+        hops: Reverse<usize>,
+        /// They waited there; otherwise they were on the wire.
+        queued: bool,
+    },
+    /// They were on the wire of the old owner.
     Returned,
+    /// They waited in the old owner's queue.
     Extracted,
+    /// They were handed over since.
     Parked,
 }
 
 impl<T> Hold<T> {
     fn new() -> Self {
         Self {
-            asked: Vec::new(),
-            returned: Vec::new(),
-            extracted: Vec::new(),
-            parked: Vec::new(),
+            lists: BTreeMap::new(),
             drained: Vec::new(),
             draining: 0,
             not_before: None,
         }
     }
 
-    fn list(&mut self, place: Place) -> &mut Vec<Unit<T>> {
-        match place {
-            Place::Asked => &mut self.asked,
-            Place::Returned => &mut self.returned,
-            Place::Extracted => &mut self.extracted,
-            Place::Parked => &mut self.parked,
-        }
-    }
-
     pub(crate) fn push(&mut self, place: Place, unit: Unit<T>) {
-        self.list(place).push(unit);
+        self.lists.entry(place).or_default().push(unit);
     }
 
     /// All units, oldest first.
     pub(crate) fn into_units(self) -> Vec<Unit<T>> {
-        let mut units = self.asked;
-        units.extend(self.returned);
-        units.extend(self.extracted);
-        units.extend(self.parked);
-        units
+        self.lists.into_values().flatten().collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -79,44 +67,25 @@ impl<T> Hold<T> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        let lists = [&self.asked, &self.returned, &self.extracted, &self.parked];
-        lists.iter().map(|list| list.len()).sum()
+        self.lists.values().map(Vec::len).sum()
     }
+}
 
-    fn forget_dead(&mut self)
-    where
-        T: Ticket,
-    {
-        for list in [
-            &mut self.asked,
-            &mut self.returned,
-            &mut self.extracted,
-            &mut self.parked,
-        ] {
+impl<T: Ticket> Hold<T> {
+    fn forget_dead(&mut self) {
+        for list in self.lists.values_mut() {
             list.retain(|unit| !unit.ticket.is_dead());
         }
     }
 
     /// Takes out what nobody waits for any more.
-    fn expire(&mut self, now: Instant, expired: &mut Vec<Unit<T>>)
-    where
-        T: Ticket,
-    {
-        for list in [
-            &mut self.asked,
-            &mut self.returned,
-            &mut self.extracted,
-            &mut self.parked,
-        ] {
-            list.retain(|unit| !unit.ticket.is_dead());
-            let mut at = 0;
-            while at < list.len() {
-                if list[at].is_expired(now) {
-                    expired.push(list.remove(at));
-                } else {
-                    at += 1;
-                }
-            }
+    fn expire(&mut self, now: Instant, expired: &mut Vec<Unit<T>>) {
+        self.forget_dead();
+        for list in self.lists.values_mut() {
+            let units = std::mem::take(list).into_iter();
+            let (late, kept): (Vec<_>, _) = units.partition(|unit| unit.is_expired(now));
+            *list = kept;
+            expired.extend(late);
         }
     }
 }
@@ -148,10 +117,18 @@ impl<T: Ticket> Holds<T> {
         self.slots.contains_key(&slot)
     }
 
+    /// Whether a node was told to give up a slot, in the present hold of it.
+    pub(crate) fn was_drained(&self, slot: Slot, node: NodeKey) -> bool {
+        let hold = self.slots.get(&slot);
+        hold.is_some_and(|hold| hold.drained.contains(&node))
+    }
+
     /// The hold of a slot; a new one if it is free.
     pub(crate) fn hold(&mut self, slot: Slot) -> &mut Hold<T> {
-        self.check.insert(slot);
-        self.slots.entry(slot).or_insert_with(Hold::new)
+        self.slots.entry(slot).or_insert_with(|| {
+            self.check.insert(slot);
+            Hold::new()
+        })
     }
 
     /// Keeps a held slot back until then.

@@ -59,8 +59,9 @@ pub(crate) enum Event<T> {
     Learned { from: NodeKey, redirect: Redirect },
     /// A redirect that does not fit its command.
     Confused { from: NodeKey },
-    /// Units that a node does not take: their slots left it.
-    Strays { units: Vec<Unit<T>> },
+    /// Units that were on the wire of a connection that was lost after their slots had left the
+    /// node. Comes before the `Cleared` of the barrier that they hold.
+    Strays { from: NodeKey, units: Vec<Unit<T>> },
     /// A node gave up what it had queued for a barrier's slots.
     Extracted { id: BarrierId, units: Vec<Unit<T>> },
     /// A node has nothing more on the wire for a barrier's slots. Comes after `Extracted`.
@@ -173,8 +174,8 @@ const EXPIRY_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a node that only redirects named is kept after the last one.
 const UNLISTED_LINGER: Duration = Duration::from_secs(5);
 
-/// How long reads avoid a replica that could not serve one.
-const AVOID_REPLICA: Duration = Duration::from_secs(2);
+/// How long commands that other nodes can run as well avoid a node that did not serve one.
+const AVOID: Duration = Duration::from_secs(2);
 
 /// The state of the cluster, and of everything that is on its way through the coordinator.
 #[derive(Debug)]
@@ -190,7 +191,8 @@ pub(crate) struct Cluster<T> {
     giving_up: BTreeMap<NodeKey, SlotSet>,
     barriers: BTreeMap<BarrierId, Barrier>,
     next_barrier: u64,
-    /// Where ASK sent units of a slot, until the slot changes its owner.
+    /// Where ASK sent units of a slot, until it is handed over: the node that the owner named, the
+    /// one that that node named in turn, and so on.
     asked: HashMap<Slot, Vec<NodeKey>>,
     /// Single units that wait for a moment, by time and number.
     delayed: BTreeMap<(Instant, u64), Unit<T>>,
@@ -206,7 +208,8 @@ pub(crate) struct Cluster<T> {
     /// What callers see, and whether it differs from what was published last.
     routes: Vec<Option<NodeKey>>,
     dirty: bool,
-    retiring: Vec<NodeKey>,
+    /// Nodes that are to pass on what others can run as well; replicas also reads.
+    releasing: BTreeMap<NodeKey, bool>,
     standalone: bool,
     effects: Vec<Effect<T>>,
     random: Random,
@@ -245,7 +248,7 @@ impl<T: Ticket> Cluster<T> {
             seen: Seen::default(),
             routes: vec![None; usize::from(SLOTS)],
             dirty: true,
-            retiring: Vec::new(),
+            releasing: BTreeMap::new(),
             standalone: false,
             effects: Vec::new(),
             random: Random::new(seed),
@@ -270,16 +273,22 @@ impl<T: Ticket> Cluster<T> {
             }
             Event::Learned { from, redirect } => self.learned(from, &redirect, now),
             Event::Confused { from } => self.want_refresh(RefreshCause::Confused, Some(from)),
-            Event::Strays { units } => units.into_iter().for_each(|unit| self.stray(unit, now)),
+            Event::Strays { from, units } => {
+                units
+                    .into_iter()
+                    .for_each(|unit| self.stray(from, unit, now));
+            }
             Event::Extracted { id, units } => self.extracted(id, units, now),
             Event::Cleared { id } => self.cleared(id),
             Event::NodeUp { node } => self.set_health(node, Health::Up),
             Event::NodeDown { node } => {
                 self.set_health(node, Health::Failing);
+                self.release_from(node);
                 self.want_refresh(RefreshCause::ConnectionLost, None);
             }
             Event::Suspect { node } => {
                 if self.nodes.get(node).is_some() {
+                    self.avoid(node, now);
                     self.want_refresh(RefreshCause::Timeout, None);
                 }
             }
@@ -347,7 +356,12 @@ impl<T: Ticket> Cluster<T> {
 
     /// A unit that a caller handed to the coordinator: its slot was held when it looked.
     pub(crate) fn submit(&mut self, unit: Unit<T>, now: Instant) {
-        self.divide_by_slot(unit, |cluster, piece| cluster.dispatch(piece, now));
+        self.divide_by_slot(unit, |cluster, piece| match piece.slot(0) {
+            // Also if the slot is free by now: what its caller sends after the next commit must
+            // not overtake it, so it goes out with that commit.
+            Some(slot) if !piece.is_expired(now) => cluster.park(slot, piece, now),
+            _ => cluster.dispatch(piece, now),
+        });
     }
 
     /// Callers of units that wait here have gone: their units are dropped.
@@ -396,23 +410,28 @@ impl<T: Ticket> Cluster<T> {
     fn dispatch_to_slot(&mut self, slot: Slot, unit: Unit<T>, now: Instant) {
         match self.owner(slot) {
             Some(owner) if !self.holds.contains(slot) => self.send(owner, unit),
-            owner => {
-                if owner.is_none() {
-                    unit.ticket.note(unit.failure(Reason::SlotUncovered, None));
-                    self.want_refresh(RefreshCause::Uncovered, None);
-                }
-                self.hold(slot).push(Place::Parked, unit);
-                self.watch_deadlines(now);
-            }
+            _ => self.park(slot, unit, now),
         }
     }
 
-    /// A unit that missed the move of its slot: older than anything that was parked since.
-    fn stray(&mut self, unit: Unit<T>, now: Instant) {
+    fn park(&mut self, slot: Slot, unit: Unit<T>, now: Instant) {
+        if self.owner(slot).is_none() {
+            unit.ticket.note(unit.failure(Reason::SlotUncovered, None));
+            self.want_refresh(RefreshCause::Uncovered, None);
+        }
+        self.hold(slot).push(Place::Parked, unit);
+        self.watch_deadlines(now);
+    }
+
+    /// A unit that was on the wire when its slot left: older than whatever waited behind it.
+    fn stray(&mut self, from: NodeKey, unit: Unit<T>, now: Instant) {
         self.divide_by_slot(unit, |cluster, mut piece| {
             piece.asking = false;
             match piece.slot(0).filter(|&slot| cluster.holds.contains(slot)) {
-                Some(slot) => cluster.hold(slot).push(Place::Extracted, piece),
+                Some(slot) => {
+                    let place = cluster.place_of(slot, Some(from), Place::Returned);
+                    cluster.hold(slot).push(place, piece);
+                }
                 None => cluster.dispatch(piece, now),
             }
         });
@@ -465,29 +484,16 @@ impl<T: Ticket> Cluster<T> {
 
     fn set_health(&mut self, node: NodeKey, health: Health) {
         if let Some(node) = self.nodes.get_mut(node) {
+            let failed = node.health == Health::Failing;
+            self.dirty |= failed != (health == Health::Failing);
             node.health = health;
         }
         self.check_ready();
     }
 
-    /// A primary for a command without keys: a connected one if there is any.
+    /// A primary for a command without keys: one that answers if there is any.
     fn any_primary(&mut self) -> Option<NodeKey> {
-        let primaries: Vec<(NodeKey, Health)> = self
-            .nodes
-            .iter()
-            .filter(|(_, node)| node.role == Role::Primary && node.spawned)
-            .map(|(key, node)| (key, node.health))
-            .collect();
-        let up: Vec<NodeKey> = primaries
-            .iter()
-            .filter(|(_, health)| *health != Health::Failing)
-            .map(|&(key, _)| key)
-            .collect();
-        let from = if up.is_empty() {
-            primaries.into_iter().map(|(key, _)| key).collect()
-        } else {
-            up
-        };
+        let from = self.usable_primaries();
         if from.is_empty() {
             None
         } else {

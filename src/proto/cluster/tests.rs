@@ -1,1 +1,7 @@
-//! Tests of the coordinator.
+//! The coordinator's mind: scenarios by hand, and a simulated cluster on virtual time.
+
+mod book;
+mod node;
+mod random;
+mod sim;
+mod world;

@@ -137,7 +137,7 @@ impl<T: Ticket> Cluster<T> {
         self.query.open.swap_remove(at);
         match result {
             Ok(topology) => self.adopt(&topology, now),
-            Err(QueryError::NotACluster(addr, _)) if self.settings.seeds.len() == 1 => {
+            Err(QueryError::NotACluster(addr, _)) if self.may_be_standalone() => {
                 self.standalone = true;
                 self.adopt(&Topology::standalone(addr), now);
             }
@@ -145,6 +145,13 @@ impl<T: Ticket> Cluster<T> {
                 self.query_failed(text);
             }
         }
+    }
+
+    /// A single server is meant if it is all that the user named, and was no cluster before: one
+    /// node that lost its configuration must not take over everything.
+    fn may_be_standalone(&self) -> bool {
+        let first = self.standalone || self.query.ready == Ready::NoMap;
+        self.settings.seeds.len() == 1 && first
     }
 
     fn query_failed(&mut self, text: String) {
@@ -252,6 +259,7 @@ impl<T: Ticket> Cluster<T> {
             self.nodes.add_alias(key, alias);
         }
         if let Some(node) = self.nodes.get_mut(key) {
+            node.linger_until = None;
             // Who is the primary of one range and a replica of another is a primary.
             if node.role != Role::Primary {
                 node.role = role;
@@ -305,28 +313,41 @@ impl<T: Ticket> Cluster<T> {
                 self.dirty = true;
             }
         }
-        let useless: Vec<NodeKey> = self
-            .unlisted()
-            .filter(|node| node.1.is_none_or(|until| until <= now))
-            .map(|node| node.0)
-            .collect();
-        let (needed, useless): (Vec<_>, Vec<_>) =
-            useless.into_iter().partition(|&key| self.is_needed(key));
-        for key in needed {
-            if let Some(node) = self.nodes.get_mut(key) {
-                node.linger_until = None;
+        for key in self.unneeded(now) {
+            // What ASK sent there comes back first, with all that must not overtake it.
+            for slot in self.asked_of(key) {
+                self.collect(slot, self.owner(slot), None);
             }
+            self.dirty = true;
         }
-        self.dirty |= !useless.is_empty();
-        self.retiring.extend(useless);
+        for (_, node) in self.nodes.iter_mut() {
+            node.linger_until = node.linger_until.filter(|&until| until > now);
+        }
     }
 
     /// Nodes that the map does not name, with the time until which they are kept all the same.
     fn unlisted(&self) -> impl Iterator<Item = (NodeKey, Option<Instant>)> + '_ {
-        let unlisted = self.nodes.iter().filter(|(key, node)| {
-            node.spawned && node.role == Role::Unlisted && !self.retiring.contains(key)
-        });
+        let nodes = self.nodes.iter();
+        let unlisted = nodes.filter(|(_, node)| node.spawned && node.role == Role::Unlisted);
         unlisted.map(|(key, node)| (key, node.linger_until))
+    }
+
+    fn unneeded(&self, now: Instant) -> Vec<NodeKey> {
+        self.unlisted()
+            .filter(|&(key, until)| until.is_none_or(|until| until <= now) && !self.is_needed(key))
+            .map(|(key, _)| key)
+            .collect()
+    }
+
+    /// The slots of which ASK sent units to a node that it was not told to give up since.
+    fn asked_of(&self, key: NodeKey) -> Vec<Slot> {
+        let asked = self.asked.iter().filter(|(_, nodes)| nodes.contains(&key));
+        let mut slots: Vec<Slot> = asked
+            .map(|(&slot, _)| slot)
+            .filter(|&slot| !self.holds.was_drained(slot, key))
+            .collect();
+        slots.sort();
+        slots
     }
 
     fn is_needed(&self, key: NodeKey) -> bool {
@@ -344,8 +365,9 @@ impl<T: Ticket> Cluster<T> {
     }
 
     /// From this commit on nothing is sent to these nodes.
-    pub(super) fn start_retiring(&mut self) -> Vec<NodeKey> {
-        let retiring = std::mem::take(&mut self.retiring);
+    pub(super) fn start_retiring(&mut self, now: Instant) -> Vec<NodeKey> {
+        let mut retiring = self.unneeded(now);
+        retiring.retain(|&key| self.asked_of(key).is_empty());
         for &key in &retiring {
             self.nodes.unname(key);
             if let Some(node) = self.nodes.get_mut(key) {
@@ -358,7 +380,7 @@ impl<T: Ticket> Cluster<T> {
     /// A node has ended. What it had left goes where it belongs now.
     pub(super) fn retired(&mut self, key: NodeKey, units: Vec<Unit<T>>, now: Instant) {
         let addr = self.nodes.remove(key).map(|node| node.addr);
-        // What is published still holds it.
+        // What was published still holds on to it.
         self.dirty = true;
         for unit in units {
             self.divide_by_slot(unit, |cluster, piece| match piece.facts(0).target {

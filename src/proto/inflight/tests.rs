@@ -13,6 +13,14 @@ use crate::proto::unit::{Body, Ticket, Unit};
 use crate::proto::value::{ServerError, Value};
 use crate::proto::verdict::{Answer, Reply};
 
+impl Inflight<TestTicket> {
+    /// The places on the wire, in order.
+    pub(crate) fn places(&self) -> Vec<usize> {
+        let units = self.entries.iter().map(|entry| &entry.unit);
+        units.flat_map(|unit| unit.ticket.places()).collect()
+    }
+}
+
 const ASKING: usize = 16;
 
 fn inflight() -> Inflight<TestTicket> {

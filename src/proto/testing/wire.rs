@@ -114,6 +114,11 @@ impl Parser {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// Whether everything was read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
     /// The next line, once all of it is there.
     pub(crate) fn next_line(&mut self) -> Option<Line> {
         if self.buffer.first() == Some(&ASKING[0]) {

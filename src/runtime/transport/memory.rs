@@ -149,11 +149,8 @@ impl WriteHalf for MemoryWrite {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.out.state.lock();
         if state.bytes.len() >= self.out.capacity && !state.closed {
-            drop(
-                self.out
-                    .changed
-                    .wait_until(&mut state, clock::now() + WRITE_SLICE),
-            );
+            let slice = clock::now() + WRITE_SLICE;
+            self.out.changed.wait_until(&mut state, slice);
         }
         if state.closed {
             return Err(io::ErrorKind::BrokenPipe.into());

@@ -82,8 +82,17 @@ pub(super) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "waited {PATIENCE:?} for {what}");
-        std::thread::sleep(Duration::from_millis(2));
+        pass(Duration::from_millis(2));
     }
+}
+
+/// Lets time pass: deadlines are about nothing else.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "that nothing happens in some time is no event"
+)]
+pub(super) fn pass(time: Duration) {
+    std::thread::sleep(time);
 }
 
 /// Pushes to all connections of a node, and waits until the client has heard it on one more.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reslot::{Certainty, Client, Error, Reason, cmd};
 
 use super::announce::{
-    announce, builder, connect, eventually, plain, smigrated, smigrating, timed,
+    announce, builder, connect, eventually, pass, plain, smigrated, smigrating, timed,
 };
 use crate::fake::{FakeCluster, Script, key_for_slot};
 
@@ -80,7 +80,7 @@ fn a_caller_that_waits_already_gets_longer() {
         });
         cluster.log().commands("GET").wait_for(3);
         announce(&cluster, &client, 0, &smigrating(1, "1"));
-        std::thread::sleep(2 * CONFIGURED);
+        pass(2 * CONFIGURED);
         let pending = pending.wait_timeout(CONFIGURED).unwrap_err();
         gate.release();
         assert_eq!(single.join().unwrap().unwrap().as_deref(), Some("x"));
@@ -108,7 +108,7 @@ fn a_queued_command_has_longer_too() {
             .send::<i64>(cmd("INCR").arg(key_for_slot(1)))
             .unwrap();
         announce(&cluster, &client, 0, &smigrating(1, "1"));
-        std::thread::sleep(2 * CONFIGURED);
+        pass(2 * CONFIGURED);
         cluster.node(0).resume_reading();
         large.join().unwrap().unwrap();
         assert_eq!(queued.wait().unwrap(), 1);
@@ -135,7 +135,7 @@ fn a_longer_time_is_not_made_shorter() {
     let unlimited = cmd("GET").arg(key_for_slot(1)).timeout(None);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| client.query::<Option<String>>(unlimited));
-        std::thread::sleep(3 * CONFIGURED);
+        pass(3 * CONFIGURED);
         assert!(!waiting.is_finished());
         gate.release();
         waiting.join().unwrap().unwrap();
@@ -238,7 +238,7 @@ fn a_transaction_half_written_at_the_deadline_is_not_torn() {
             error.failure().unwrap().reason(),
             Reason::MaintenanceTimeout
         );
-        std::thread::sleep(Duration::from_millis(400));
+        pass(Duration::from_millis(400));
     });
     cluster.node(0).resume_reading();
     let other = cmd("INCR")

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use reslot::{Client, Reason, RefreshCause, cmd};
 
-use super::announce::{announce, builder, eventually, moving, timed};
+use super::announce::{announce, builder, eventually, moving, pass, timed};
 use crate::fake::{FakeCluster, key_for_slot};
 
 /// One node with two addresses.
@@ -39,7 +39,7 @@ fn what_is_on_the_wire_is_answered_and_the_rest_goes_on_the_next_connection() {
         announce(&cluster, &client, 0, &moving(1, 30, Some(&to)));
         // The next connection is there before the old one is left.
         cluster.node(0).wait_open(2);
-        std::thread::sleep(Duration::from_millis(50));
+        pass(Duration::from_millis(50));
         let later = client
             .send::<i64>(cmd("INCR").arg(key_for_slot(1)))
             .unwrap();
@@ -115,6 +115,9 @@ fn an_endpoint_that_cannot_be_reached_changes_nothing_before_the_server_closes()
     }
     assert_eq!(cluster.node(0).opened(), 2, "one of them asked for the map");
     cluster.node(0).drop_connections();
+    eventually("the next connection", || {
+        client.stats().total(|node| node.connects) == 2
+    });
     assert_eq!(incr(&client).unwrap(), 101);
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use reslot::{Client, RefreshCause, cmd};
 
-use super::announce::{addr, announce, builder, connect, eventually, smigrated, smigrating};
+use super::announce::{addr, announce, builder, connect, eventually, pass, smigrated, smigrating};
 use crate::fake::{FakeCluster, key_for_slot, resp};
 
 fn incr(client: &Client, slot: u16) -> reslot::Result<i64> {
@@ -45,7 +45,7 @@ fn the_same_announcement_on_all_connections_acts_once() {
         .since(since)
         .wait_for(1);
     assert_eq!(incr(&client, 1).unwrap(), 1);
-    std::thread::sleep(Duration::from_millis(400));
+    pass(Duration::from_millis(400));
     let stats = client.stats();
     assert_eq!(stats.refreshes.get(&RefreshCause::Maintenance), Some(&1));
     assert_eq!(stats.total(|node| node.moved), 0);
@@ -126,7 +126,7 @@ fn a_destination_that_refuses_holds_up_nobody_else() {
         for count in 1..=20 {
             assert_eq!(incr(&client, 2).unwrap(), count);
         }
-        std::thread::sleep(Duration::from_millis(100));
+        pass(Duration::from_millis(100));
         assert!(!waiting.is_finished());
         // The announcement was wrong, and the map says so.
         maps.release();
@@ -267,11 +267,11 @@ fn no_command_fails_while_nodes_come_and_go() {
             for node in cluster.nodes() {
                 node.push(&smigrating(seq, &slots));
             }
-            std::thread::sleep(Duration::from_millis(30));
+            pass(Duration::from_millis(30));
             cluster.assign(first..=last, to);
             let push = smigrated(&cluster, seq, &[(from, to, &slots)]);
             cluster.nodes().iter().for_each(|node| node.push(&push));
-            std::thread::sleep(Duration::from_millis(70));
+            pass(Duration::from_millis(70));
         }
         done.store(true, Ordering::SeqCst);
         writers.map(|writer| writer.join().unwrap()).to_vec()

@@ -1,0 +1,1 @@
+//! The same against real servers, where their exact behaviour matters.
