@@ -86,11 +86,9 @@ fn copies_and_repetitions_under_load_lose_nothing() {
         for seq in 1..=5 {
             let connects = client.stats().total(|node| node.connects);
             let to = other_address(&cluster);
-            let push = moving(seq, 5, Some(&to).filter(|_| seq % 2 == 1).map(|to| &**to));
-            let push = if seq % 2 == 1 {
-                push
-            } else {
-                moving(seq, 0, None)
+            let push = match seq % 2 {
+                1 => moving(seq, 5, Some(&to)),
+                _ => moving(seq, 0, None),
             };
             cluster.node(0).push(&push.repeat(3));
             eventually("the next connection", || {
