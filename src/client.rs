@@ -19,9 +19,11 @@ use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::Event;
 use crate::proto::outcome::Reason;
 use crate::proto::redirect::Redirect;
+use crate::proto::slot::Slot;
 use crate::proto::unit::{Body, Unit};
 use crate::proto::value::Value;
-use crate::reply::{Cell, Gone, Home, Settler};
+use crate::reply::relax::Relax;
+use crate::reply::{Cell, Gone, Home, Patience, Settler};
 use crate::request::{Plan, Request};
 use crate::runtime::clock;
 use crate::runtime::coordinator::{Control, CoordinatorHandle};
@@ -66,6 +68,8 @@ pub(crate) struct Core {
     events: crossbeam_channel::Sender<Event<Settler>>,
     /// Connections for commands that block and for watched sessions.
     pub(crate) pool: Pool,
+    /// Who waits longer because of announced maintenance; `None` if nobody asks for it.
+    relax: Option<Arc<Relax>>,
     counters: Arc<crate::stats::ClientCounters>,
 }
 
@@ -126,6 +130,7 @@ impl Client {
         let config = Arc::new(config);
         let dialer = Arc::new(Dialer::new(Arc::clone(&config), transport));
         let pool = Pool::new(Arc::clone(&dialer));
+        let relax = dialer.relax();
         let started = CoordinatorHandle::start(Arc::clone(&config), dialer);
         let no_thread = |error| Error::Connect(vec![format!("cannot start a thread: {error}")]);
         let (coordinator, ready) = started.map_err(no_thread)?;
@@ -136,6 +141,7 @@ impl Client {
                 control: coordinator.control(),
                 events: coordinator.events(),
                 pool,
+                relax,
                 coordinator: Mutex::new(Some(coordinator)),
                 learned: Learned::default(),
                 config,
@@ -199,7 +205,7 @@ impl Client {
             let why = "it takes more than one shared connection; use Client::query";
             return Err(crate::Misuse::Refused { command: name, why }.into());
         };
-        let (cell, settler) = Cell::of_one(facts.target.slot());
+        let (cell, settler) = self.core.cell(1, facts.target.slot());
         let cancel = request.cancel.clone();
         let registration = cancel.map(|token| token.register(&self.core, &cell));
         let unit = Unit::new(settler, request.into_body(facts), deadline);
@@ -310,7 +316,7 @@ impl Core {
         deadline: Option<Instant>,
         cancel: Option<&CancelToken>,
     ) -> Result<Value> {
-        let (cell, settler) = Cell::of_one(body.slot());
+        let (cell, settler) = self.cell(1, body.slot());
         let _registration = cancel.map(|token| token.register(self, &cell));
         let unit = Unit::new(settler, body, deadline);
         let direct = self.may_drive(deadline);
@@ -330,7 +336,7 @@ impl Core {
 
     /// Hands over a unit with one place.
     pub(crate) fn submit(&self, body: Body, pick: &Pick, deadline: Option<Instant>) -> Arc<Cell> {
-        let (cell, settler) = Cell::of_one(body.slot());
+        let (cell, settler) = self.cell(1, body.slot());
         self.routes.submit(
             Unit::new(settler, body, deadline),
             pick,
@@ -341,9 +347,46 @@ impl Core {
 
     /// Waits until everything is done; what is open at the deadline ends as timed out.
     pub(crate) fn wait(&self, cell: &Cell, deadline: Option<Instant>) {
-        if !cell.wait(deadline, clock::now) {
-            self.give_up(cell, Reason::Timeout);
+        self.wait_until(cell, deadline, None);
+    }
+
+    /// As [`wait`](Self::wait), but not beyond `until`: `false` if that comes first. Where
+    /// maintenance is announced, the deadline moves when it has come.
+    pub(crate) fn wait_until(
+        &self,
+        cell: &Cell,
+        deadline: Option<Instant>,
+        until: Option<Instant>,
+    ) -> bool {
+        let mut end = deadline;
+        loop {
+            let first = end.into_iter().chain(until).min();
+            if cell.wait(first, clock::now) {
+                return true;
+            }
+            if until.is_some_and(|until| end.is_none_or(|end| until < end)) {
+                return false;
+            }
+            match cell.extended(clock::now()) {
+                None => self.give_up(cell, Reason::Timeout),
+                later if later > end => {
+                    end = later;
+                    continue;
+                }
+                Some(_) => self.give_up(cell, Reason::MaintenanceTimeout),
+            };
+            return true;
         }
+    }
+
+    /// A cell for so many commands, and the ticket for all of them.
+    pub(crate) fn cell(&self, places: usize, slot: Option<Slot>) -> (Arc<Cell>, Settler) {
+        let relax = self.relax.as_ref();
+        Cell::new(
+            places,
+            slot,
+            relax.map(|relax| Patience::new(relax, clock::now())),
+        )
     }
 
     /// Ends what is open in a cell, and has what it leaves behind removed.
@@ -351,7 +394,7 @@ impl Core {
         let Some(Gone { homes, commands }) = cell.give_up(why) else {
             return false;
         };
-        let timed_out = why == Reason::Timeout;
+        let timed_out = matches!(why, Reason::Timeout | Reason::MaintenanceTimeout);
         let snapshot = self.routes.snapshot();
         if let Some(Home::Node(key)) = homes.last() {
             if let Some(Some(node)) = snapshot.nodes.get(key.index()) {

@@ -77,12 +77,7 @@ impl<T: FromValue> Pending<T> {
     /// The outer error is the `Pending` itself, to be waited for again.
     pub fn wait_timeout(self, timeout: Duration) -> std::result::Result<Result<T>, Self> {
         let until = clock::now().checked_add(timeout);
-        let until = match (until, self.deadline) {
-            (Some(until), Some(deadline)) if until >= deadline => return Ok(self.wait()),
-            (None, _) => return Ok(self.wait()),
-            (until, _) => until,
-        };
-        if self.cell.wait(until, clock::now) {
+        if self.core.wait_until(&self.cell, self.deadline, until) {
             Ok(self.wait())
         } else {
             Err(self)

@@ -14,7 +14,7 @@ use crate::proto::resp::encode::Encoded;
 use crate::proto::slot::Slot;
 use crate::proto::unit::{Batch, Body, Facts, Ticket, Unit};
 use crate::proto::value::Value;
-use crate::reply::{Cell, Settler};
+use crate::reply::Settler;
 use crate::request::{Plan, Request};
 use crate::runtime::clock;
 use crate::runtime::direct::Driven;
@@ -160,7 +160,7 @@ fn run(
     for command in commands {
         groups.add(command, &snapshot, core);
     }
-    let (cell, settler) = Cell::new(groups.commands);
+    let (cell, settler) = core.cell(groups.commands, None);
     let _registration = cancel.map(|token| token.register(core, &cell));
     let order = groups.hand_over(core, &snapshot, settler, deadline);
     core.wait(&cell, deadline);

@@ -7,6 +7,8 @@
 //!
 //! The state is pure and the lock is taken once per step, so the races are few enough to model.
 
+pub(crate) mod relax;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,6 +18,7 @@ use crate::proto::outcome::{Certainty, Failure, Outcome, Reason};
 use crate::proto::slot::Slot;
 use crate::proto::unit::Ticket;
 use crate::sync::{Condvar, Mutex};
+use relax::Relax;
 
 /// Where the units of a cell are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +38,16 @@ pub(crate) struct Cell {
     done: Condvar,
     /// The slot of its command, if it has only one.
     slot: Option<Slot>,
+    /// `None`: its caller never waits longer than until its deadline.
+    patience: Option<Patience>,
+}
+
+/// How a caller waits while maintenance is announced.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    relax: Arc<Relax>,
+    /// Until when it waits at least.
+    end: Instant,
 }
 
 #[derive(Debug)]
@@ -46,6 +59,8 @@ struct State {
     gone: bool,
     /// Where units of this cell were put last: who must hear that the caller has gone.
     homes: Homes,
+    /// Maintenance was announced when its deadline had passed: it waits longer, to the end.
+    extended: bool,
 }
 
 /// One place needs no list.
@@ -92,18 +107,24 @@ pub(crate) struct Gone {
     pub(crate) commands: usize,
 }
 
+impl Patience {
+    /// For a call that begins now.
+    pub(crate) fn new(relax: &Arc<Relax>, now: Instant) -> Self {
+        Self {
+            relax: Arc::clone(relax),
+            end: relax.end(now),
+        }
+    }
+}
+
 impl Cell {
-    /// A cell with so many places, and the ticket for all of them.
-    pub(crate) fn new(places: usize) -> (Arc<Cell>, Settler) {
-        Self::with(places, None)
-    }
-
-    /// A cell of one command of this slot, and the ticket.
-    pub(crate) fn of_one(slot: Option<Slot>) -> (Arc<Cell>, Settler) {
-        Self::with(1, slot)
-    }
-
-    fn with(places: usize, slot: Option<Slot>) -> (Arc<Cell>, Settler) {
+    /// A cell with so many places, and the ticket for all of them. `slot` is that of its command,
+    /// if it has only one.
+    pub(crate) fn new(
+        places: usize,
+        slot: Option<Slot>,
+        patience: Option<Patience>,
+    ) -> (Arc<Cell>, Settler) {
         let list = match places {
             1 => Places::One(Place::Queued(None)),
             _ => Places::Many((0..places).map(|_| Place::Queued(None)).collect()),
@@ -113,11 +134,13 @@ impl Cell {
             open: places,
             gone: false,
             homes: Homes::None,
+            extended: false,
         };
         let cell = Arc::new(Cell {
             state: Mutex::new(state),
             done: Condvar::new(),
             slot,
+            patience,
         });
         let count = u32::try_from(places).expect("a pipeline is shorter than four billion");
         let settler = Settler {
@@ -139,6 +162,22 @@ impl Cell {
             }
         }
         true
+    }
+
+    /// Until when its caller waits although its deadline has passed; `None`: no longer. Once this
+    /// was said it stays, also if the maintenance ends meanwhile.
+    pub(crate) fn extended(&self, now: Instant) -> Option<Instant> {
+        let patience = self.patience.as_ref()?;
+        let state = self.state.lock();
+        let (known, homes) = (state.extended, state.homes.to_vec());
+        drop(state);
+        if !known {
+            if !patience.relax.is_open(&homes, now) {
+                return None;
+            }
+            self.state.lock().extended = true;
+        }
+        Some(patience.end)
     }
 
     /// Whether every place is done.
@@ -219,6 +258,15 @@ fn given_up(why: Reason, certainty: Certainty, note: Note) -> Box<Failure> {
     failure
 }
 
+/// A timeout while maintenance was announced says so.
+fn name_maintenance(outcome: &mut Outcome) {
+    if let Err(failure) = outcome {
+        if failure.reason == Reason::Timeout {
+            failure.reason = Reason::MaintenanceTimeout;
+        }
+    }
+}
+
 fn abandoned() -> Outcome {
     Err(Failure::new(Reason::Abandoned, Certainty::Unknown))
 }
@@ -263,6 +311,14 @@ impl Homes {
             Homes::Many(homes) => homes,
         }
     }
+
+    fn to_vec(&self) -> Vec<Home> {
+        match self {
+            Homes::None => Vec::new(),
+            Homes::One(home) => vec![*home],
+            Homes::Many(homes) => homes.clone(),
+        }
+    }
 }
 
 impl State {
@@ -304,8 +360,12 @@ impl Settler {
         let (first, places) = (self.first, std::mem::take(&mut self.places));
         let mut state = self.cell.state.lock();
         let mut ended = 0;
-        for (place, outcome) in state.range(first, places).iter_mut().zip(outcomes) {
+        let extended = state.extended;
+        for (place, mut outcome) in state.range(first, places).iter_mut().zip(outcomes) {
             if !matches!(place, Place::Done(_)) {
+                if extended {
+                    name_maintenance(&mut outcome);
+                }
                 *place = Place::Done(outcome);
                 ended += 1;
             }
@@ -374,6 +434,10 @@ impl Ticket for Settler {
             }
         }
     }
+
+    fn extended(&self, now: Instant) -> Option<Instant> {
+        self.cell.extended(now)
+    }
 }
 
 impl Drop for Settler {
@@ -388,11 +452,17 @@ impl Drop for Settler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::maintenance::{Notice, Work};
     use crate::proto::value::Value;
+    use std::time::Duration;
+
+    fn simple(places: usize) -> (Arc<Cell>, Settler) {
+        Cell::new(places, None, None)
+    }
 
     #[test]
     fn the_first_end_wins() {
-        let (cell, settler) = Cell::new(1);
+        let (cell, settler) = simple(1);
         assert!(settler.claim());
         let gone = cell.give_up(Reason::Timeout).unwrap();
         assert_eq!(gone.commands, 1);
@@ -403,7 +473,7 @@ mod tests {
 
     #[test]
     fn giving_up_before_the_claim_proves_that_nothing_is_sent() {
-        let (cell, settler) = Cell::new(1);
+        let (cell, settler) = simple(1);
         settler.set_home(Home::Coordinator);
         let gone = cell.give_up(Reason::Cancelled).unwrap();
         assert_eq!(gone.homes, [Home::Coordinator]);
@@ -415,7 +485,7 @@ mod tests {
     #[test]
     fn who_gives_up_learns_where_the_command_was() {
         let slot = Slot::new(7);
-        let (cell, settler) = Cell::of_one(slot);
+        let (cell, settler) = Cell::new(1, slot, None);
         let (a, b) = (Home::Node(NodeKey(0)), Home::Node(NodeKey(1)));
         for home in [a, b, Home::Coordinator, a, a, b] {
             settler.set_home(home);
@@ -430,7 +500,7 @@ mod tests {
 
     #[test]
     fn a_note_concerns_its_own_places() {
-        let (cell, mut settler) = Cell::new(3);
+        let (cell, mut settler) = simple(3);
         let first = settler.split_front(1);
         first.note(Failure::new(Reason::SlotUncovered, Certainty::Refused));
         assert!(settler.claim());
@@ -449,7 +519,7 @@ mod tests {
 
     #[test]
     fn a_dropped_ticket_settles_what_it_still_holds() {
-        let (cell, mut settler) = Cell::new(3);
+        let (cell, mut settler) = simple(3);
         settler.split_front(1).settle(Ok(Value::Integer(1)));
         drop(settler);
         assert!(cell.is_done());
@@ -461,8 +531,39 @@ mod tests {
     }
 
     #[test]
+    fn a_caller_waits_longer_only_where_maintenance_was_announced() {
+        let relax = Arc::new(Relax::new(Duration::from_secs(10)));
+        let begin = Instant::now();
+        let end = begin + Duration::from_secs(10);
+        let node = |key| Home::Node(NodeKey(key));
+        let cell = |home| {
+            let patience = Patience::new(&relax, begin);
+            let (cell, settler) = Cell::new(1, None, Some(patience));
+            settler.set_home(home);
+            (cell, settler)
+        };
+        let (here, ticket) = cell(node(1));
+        let (elsewhere, _ticket) = cell(node(2));
+        let (between, _ticket) = cell(Home::Coordinator);
+        let (impatient, _ticket) = simple(1);
+        assert_eq!(here.extended(begin), None);
+        relax.hear(NodeKey(1), &Notice::Begun(Work::Slots, 1), begin);
+        assert_eq!(here.extended(begin), Some(end));
+        assert_eq!(elsewhere.extended(begin), None);
+        assert_eq!(between.extended(begin), Some(end));
+        assert_eq!(impatient.extended(begin), None);
+        // What was granted stays.
+        relax.hear(NodeKey(1), &Notice::SlotsMoved(1, vec![]), begin);
+        assert_eq!(cell(node(1)).0.extended(begin), None);
+        assert_eq!(here.extended(begin), Some(end));
+        ticket.settle(Err(Failure::new(Reason::Timeout, Certainty::NotSent)));
+        let failure = here.take_one().unwrap_err();
+        assert_eq!(failure.reason(), Reason::MaintenanceTimeout);
+    }
+
+    #[test]
     fn answered_places_survive_a_timeout_of_the_others() {
-        let (cell, mut settler) = Cell::new(2);
+        let (cell, mut settler) = simple(2);
         settler.split_front(1).settle(Ok(Value::Ok));
         assert_eq!(cell.give_up(Reason::Timeout).unwrap().commands, 1);
         drop(settler);

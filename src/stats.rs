@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::proto::addr::NodeAddr;
+use crate::proto::cluster::Event;
+use crate::proto::maintenance::Notice;
 use crate::proto::outcome::{Certainty, Outcome, Reason};
 use crate::proto::refresh::RefreshCause;
 
@@ -70,11 +72,13 @@ impl NodeCounters {
 pub(crate) struct ClientCounters {
     refreshes: [AtomicU64; RefreshCause::ALL.len()],
     pub(crate) topology_queries: AtomicU64,
-    pub(crate) topology_failures: AtomicU64,
+    topology_failures: AtomicU64,
     pub(crate) maps: AtomicU64,
     pub(crate) parked: AtomicU64,
     pub(crate) redirects_exhausted: AtomicU64,
     pub(crate) parked_now: AtomicU64,
+    announcements: AtomicU64,
+    unreadable_announcements: AtomicU64,
 }
 
 impl ClientCounters {
@@ -92,6 +96,23 @@ impl ClientCounters {
         }
     }
 
+    /// Counts what is counted of the events of the coordinator.
+    pub(crate) fn observe<T>(&self, event: &Event<T>) {
+        let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
+        match event {
+            Event::Topology { result: Err(_), .. } => {
+                count(&self.topology_failures);
+            }
+            Event::Announced { notice, .. } => {
+                count(&self.announcements);
+                if matches!(notice, Notice::Unreadable(_)) {
+                    count(&self.unreadable_announcements);
+                }
+            }
+            _ => {}
+        }
+    }
+
     pub(crate) fn snapshot(&self, nodes: BTreeMap<NodeAddr, NodeStats>) -> Stats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let causes = RefreshCause::ALL
@@ -106,6 +127,8 @@ impl ClientCounters {
             parked: get(&self.parked),
             parked_now: get(&self.parked_now),
             redirects_exhausted: get(&self.redirects_exhausted),
+            announcements: get(&self.announcements),
+            unreadable_announcements: get(&self.unreadable_announcements),
         }
     }
 }
@@ -130,6 +153,10 @@ pub struct Stats {
     pub parked_now: u64,
     /// Commands that used up their redirects.
     pub redirects_exhausted: u64,
+    /// Announcements of maintenance, each copy counted.
+    pub announcements: u64,
+    /// Those of them that came in a shape that is not known.
+    pub unreadable_announcements: u64,
 }
 
 /// What happened at one node.

@@ -130,6 +130,7 @@ fn apply(b: Builder, name: &str, value: &str) -> Result<Builder, &'static str> {
                 ("on", Maintenance::On),
             ],
         )?),
+        "relaxed_timeout" => b.relaxed_timeout(time(value)?),
         _ => return Err("is not known"),
     })
 }

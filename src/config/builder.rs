@@ -51,7 +51,7 @@ impl Builder {
     /// | options | values |
     /// |---|---|
     /// | `connect_timeout`, `connect_deadline`, `drain_limit` | a time: `500ms`, `2s`, `1m` |
-    /// | `refresh_min_interval`, `refresh_max_interval` | a time |
+    /// | `refresh_min_interval`, `refresh_max_interval`, `relaxed_timeout` | a time |
     /// | `response_timeout`, `keepalive`, `periodic_refresh` | a time or `none` |
     /// | `lazy`, `follow_redirects`, `retry_reads`, `strict_order` | `true`, `false` |
     /// | `max_redirects`, `queue_commands`, `queue_bytes`, `max_reply_bytes` | a number |
@@ -281,6 +281,17 @@ impl Builder {
         self.config.maintenance = maintenance;
         self
     }
+
+    /// How long a call waits for its reply at least, while its node has announced maintenance:
+    /// also one that waits already, and also if the call itself states a shorter time. Longer
+    /// times, and calls that wait for ever, are not changed. Default: 10 s.
+    ///
+    /// Calls that time out meanwhile say so by
+    /// [`Reason::MaintenanceTimeout`](crate::Reason::MaintenanceTimeout).
+    pub fn relaxed_timeout(mut self, timeout: Duration) -> Self {
+        self.config.relaxed_timeout = timeout;
+        self
+    }
 }
 
 impl Builder {
@@ -338,13 +349,16 @@ fn check_times(config: &Config) -> Result<()> {
         ("refresh_max_interval", Some(config.refresh_max_interval)),
         ("periodic_refresh", config.periodic_refresh),
     ];
-    let drain = ("drain_limit", Some(config.drain_limit));
+    let may_be_zero = [
+        ("drain_limit", Some(config.drain_limit)),
+        ("relaxed_timeout", Some(config.relaxed_timeout)),
+    ];
     for (name, time) in times {
         if time == Some(Duration::ZERO) {
             return Err(invalid(&format!("{name}: must not be zero")));
         }
     }
-    for (name, time) in times.into_iter().chain([drain]) {
+    for (name, time) in times.into_iter().chain(may_be_zero) {
         if time.is_some_and(|time| time > LONGEST) {
             return Err(invalid(&format!("{name}: must not exceed a year")));
         }

@@ -47,6 +47,7 @@ pub(crate) struct Config {
     pub(crate) periodic_refresh: Option<Duration>,
     pub(crate) address_map: AddressMap,
     pub(crate) maintenance: Maintenance,
+    pub(crate) relaxed_timeout: Duration,
 }
 
 impl Default for Config {
@@ -80,6 +81,7 @@ impl Default for Config {
             periodic_refresh: Some(Duration::from_secs(60)),
             address_map: AddressMap::default(),
             maintenance: Maintenance::Off,
+            relaxed_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -129,6 +131,13 @@ pub enum Maintenance {
     Auto,
     /// They are asked; a connection on which the request fails is not used.
     On,
+}
+
+impl Config {
+    /// Whether connections ask for announcements, which only RESP3 can carry.
+    pub(crate) fn wants_announcements(&self) -> bool {
+        self.maintenance != Maintenance::Off && self.protocol == Protocol::Resp3
+    }
 }
 
 /// The user's translation of addresses, if any.

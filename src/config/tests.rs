@@ -29,7 +29,7 @@ fn defaults_are_valid_and_as_documented() {
         read_from: Primary, retry_reads: true, strict_order: false, queue_commands: 100000, \
         queue_bytes: 268435456, when_full: Wait, max_reply_bytes: 1073741824, \
         refresh_min_interval: 100ms, refresh_max_interval: 5s, periodic_refresh: Some(60s), \
-        address_map: none, maintenance: Off }";
+        address_map: none, maintenance: Off, relaxed_timeout: 10s }";
     assert_eq!(text, expected);
 }
 

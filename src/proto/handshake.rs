@@ -1,4 +1,5 @@
-//! How a connection is set up: protocol, login, name, replica reads. One write, then its replies.
+//! How a connection is set up: protocol, login, name, replica reads. One write, then its replies;
+//! announcements are asked for afterwards, as only RESP3 has them.
 //!
 //! User commands follow only after the last reply, so that none of them can run without login and
 //! no missing reply can put them out of step.
@@ -16,6 +17,17 @@ pub(crate) struct Setup {
     pub(crate) readonly: bool,
     /// Do not try RESP3.
     pub(crate) resp2: bool,
+    /// Announcements of maintenance are wanted.
+    pub(crate) announcements: Option<Announcements>,
+}
+
+/// How to ask for announcements of maintenance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Announcements {
+    /// Which of its names a server is to tell when its endpoint moves, such as `internal-ip`.
+    pub(crate) endpoint: &'static str,
+    /// A connection without them is of no use.
+    pub(crate) required: bool,
 }
 
 impl std::fmt::Debug for Setup {
@@ -41,6 +53,8 @@ pub(crate) struct Handshake {
 enum Step {
     Hello,
     Auth,
+    /// Announcements, and not without.
+    Required,
     /// Its errors do not matter. Names and versions are for the operator's eyes, and a node that
     /// refuses READONLY (a single server) is no replica.
     Optional,
@@ -84,19 +98,47 @@ impl Handshake {
             match step {
                 Step::Optional => {}
                 Step::Hello if is_unknown_hello(&error) => self.fall_back = true,
-                Step::Hello | Step::Auth => return Err(error),
+                Step::Hello | Step::Auth | Step::Required => return Err(error),
             }
         }
         if !self.pending.is_empty() {
             return Ok(Progress::Wait);
         }
+        let announcements = self.setup.announcements.take();
         if std::mem::take(&mut self.fall_back) {
+            if announcements.is_some_and(|wanted| wanted.required) {
+                return Err(ServerError::new(
+                    "NOPROTO announcements of maintenance need RESP3",
+                ));
+            }
             let mut bytes = Vec::new();
             self.say_auth(&mut bytes);
             self.say_rest(&mut bytes);
             return Ok(Progress::Write(bytes));
         }
-        Ok(Progress::Ready)
+        match announcements.filter(|_| !self.setup.resp2) {
+            Some(wanted) => Ok(Progress::Write(self.ask_for(wanted))),
+            None => Ok(Progress::Ready),
+        }
+    }
+
+    fn ask_for(&mut self, wanted: Announcements) -> Vec<u8> {
+        let step = if wanted.required {
+            Step::Required
+        } else {
+            Step::Optional
+        };
+        let request = [
+            "CLIENT",
+            "MAINT_NOTIFICATIONS",
+            "ON",
+            "moving-endpoint-type",
+        ];
+        let mut request = words(&request);
+        request.push(wanted.endpoint.as_bytes());
+        let mut bytes = Vec::new();
+        self.say(step, &request, &mut bytes);
+        bytes
     }
 
     fn say_hello(&mut self, bytes: &mut Vec<u8>) {
@@ -226,6 +268,63 @@ mod tests {
             let (mut handshake, _) = Handshake::start(setup());
             assert!(handshake.accept(error(line)).is_err(), "{line}");
         }
+    }
+
+    /// Answers what is asked first, with `hello` for the first of it, and gives what follows.
+    fn asks_for_announcements(
+        required: bool,
+        resp2: bool,
+        hello: Value,
+    ) -> (Handshake, Result<Progress, ServerError>) {
+        let (mut handshake, first) = Handshake::start(Setup {
+            resp2,
+            announcements: Some(Announcements {
+                endpoint: "internal-ip",
+                required,
+            }),
+            ..Setup::default()
+        });
+        assert!(!String::from_utf8(first).unwrap().contains("MAINT"));
+        let mut progress = handshake.accept(hello);
+        while progress == Ok(Progress::Wait) {
+            progress = handshake.accept(error("ERR unknown subcommand"));
+        }
+        (handshake, progress)
+    }
+
+    #[test]
+    fn announcements_are_asked_for_once_resp3_is_agreed_on() {
+        for required in [false, true] {
+            let (mut handshake, progress) =
+                asks_for_announcements(required, false, Value::Map(vec![]));
+            let Ok(Progress::Write(bytes)) = progress else {
+                panic!("{progress:?}")
+            };
+            let request = "*5\r\n$6\r\nCLIENT\r\n$19\r\nMAINT_NOTIFICATIONS\r\n$2\r\nON\r\n\
+                $20\r\nmoving-endpoint-type\r\n$11\r\ninternal-ip\r\n";
+            assert_eq!(String::from_utf8(bytes).unwrap(), request);
+            let refused = handshake.accept(error("ERR unknown subcommand"));
+            assert_eq!(refused.is_err(), required, "{refused:?}");
+            if !required {
+                assert_eq!(refused, Ok(Progress::Ready));
+            }
+        }
+    }
+
+    #[test]
+    fn resp2_is_never_asked_for_announcements() {
+        let (_, progress) = asks_for_announcements(false, true, Value::Ok);
+        assert_eq!(progress, Ok(Progress::Ready));
+        let old = error("ERR unknown command 'HELLO'");
+        let (mut handshake, progress) = asks_for_announcements(false, false, old.clone());
+        let Ok(Progress::Write(bytes)) = progress else {
+            panic!("{progress:?}")
+        };
+        assert!(!String::from_utf8(bytes).unwrap().contains("MAINT"));
+        assert_eq!(handshake.accept(Value::Ok), Ok(Progress::Wait));
+        assert_eq!(handshake.accept(Value::Ok), Ok(Progress::Ready));
+        let (_, progress) = asks_for_announcements(true, false, old);
+        assert!(progress.is_err(), "{progress:?}");
     }
 
     #[test]

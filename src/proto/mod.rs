@@ -10,6 +10,7 @@ pub(crate) mod value;
 
 pub(crate) mod command;
 pub(crate) mod limits;
+pub(crate) mod maintenance;
 pub(crate) mod outcome;
 pub(crate) mod resp;
 

@@ -62,7 +62,7 @@ fn hash_tag(key: &[u8]) -> &[u8] {
 }
 
 /// A set of slots, as a bitmap of 2 KiB.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SlotSet {
     words: Box<[u64; SLOTS as usize / 64]>,
 }

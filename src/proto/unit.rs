@@ -33,6 +33,12 @@ pub(crate) trait Ticket: Sized {
 
     /// How it would fail if its deadline passed now: lets a caller that times out name the cause.
     fn note(&self, failure: Box<Failure>);
+
+    /// Until when its caller waits although its deadline has passed: its node has announced
+    /// maintenance. `None`: no longer than until its deadline.
+    fn extended(&self, _now: Instant) -> Option<Instant> {
+        None
+    }
 }
 
 /// Where a command may go.
@@ -288,10 +294,6 @@ impl<T> Unit<T> {
         self.trail.get_or_insert_default()
     }
 
-    pub(crate) fn is_expired(&self, now: Instant) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= now)
-    }
-
     /// How it fails when it ends off the wire: never sent, or refused whenever it was sent, unless
     /// a connection was lost with it.
     pub(crate) fn failure(&self, reason: Reason, node: Option<&NodeAddr>) -> Box<Failure> {
@@ -324,6 +326,19 @@ impl<T> Unit<T> {
 }
 
 impl<T: Ticket> Unit<T> {
+    /// When its caller stops waiting, as things are at that time.
+    pub(crate) fn ends_at(&self, now: Instant) -> Option<Instant> {
+        let deadline = self.deadline?;
+        if now < deadline {
+            return Some(deadline);
+        }
+        Some(deadline.max(self.ticket.extended(now).unwrap_or(deadline)))
+    }
+
+    pub(crate) fn is_expired(&self, now: Instant) -> bool {
+        self.ends_at(now).is_some_and(|end| end <= now)
+    }
+
     /// Takes off a unit with the first `places` commands of a part; the rest stays here.
     pub(crate) fn split_front(&mut self, places: usize) -> Unit<T> {
         let Body::Part(batch, range) = &mut self.body else {

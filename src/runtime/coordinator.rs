@@ -209,11 +209,7 @@ impl Coordinator {
             // Its write loop has said its last; this joins it.
             drop(self.nodes.remove(node));
         }
-        if let Event::Topology { result: Err(_), .. } = &event {
-            self.counters
-                .topology_failures
-                .fetch_add(1, Ordering::Relaxed);
-        }
+        self.counters.observe(&event);
         self.cluster.handle(event, clock::now());
     }
 

@@ -1,6 +1,7 @@
 //! Opening a connection that is ready for commands: dial, handshake, and single questions.
 
 use std::io;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,18 +10,24 @@ use crossbeam_channel::Receiver;
 
 use super::clock;
 use super::transport::{Connection, READ_SLICE, Transport, is_any_stopped, is_slice, stopped};
-use crate::config::{Config, Protocol, ReadFrom};
+use crate::config::{Config, Maintenance, Protocol, ReadFrom};
 use crate::proto::addr::NodeAddr;
-use crate::proto::handshake::{Handshake, Progress, Setup};
+use crate::proto::handshake::{Announcements, Handshake, Progress, Setup};
 use crate::proto::limits::REPLY_BYTES;
 use crate::proto::resp::decode::{DecodeLimits, Decoder, Frame};
 use crate::proto::resp::encode::Encoded;
 use crate::proto::value::Value;
+use crate::reply::relax::Relax;
+
+/// The most pushes of a handshake that are kept.
+const PUSHES: usize = 16;
 
 /// Opens connections as the configuration says.
 pub(crate) struct Dialer {
     config: Arc<Config>,
     transport: Arc<dyn Transport>,
+    /// Where nodes note what they announce; `None` if they are not asked to.
+    relax: Option<Arc<Relax>>,
 }
 
 /// A connection whose handshake is done.
@@ -28,6 +35,8 @@ pub(crate) struct Open {
     pub(crate) connection: Connection,
     /// May hold pushes that came with the handshake.
     pub(crate) decoder: Decoder,
+    /// What was pushed before that.
+    pub(crate) pushes: Vec<Vec<Value>>,
 }
 
 impl std::fmt::Debug for Open {
@@ -44,7 +53,18 @@ impl std::fmt::Debug for Dialer {
 
 impl Dialer {
     pub(crate) fn new(config: Arc<Config>, transport: Arc<dyn Transport>) -> Self {
-        Self { config, transport }
+        let relax = config.wants_announcements();
+        let relax = relax.then(|| Arc::new(Relax::new(config.relaxed_timeout)));
+        Self {
+            config,
+            transport,
+            relax,
+        }
+    }
+
+    /// Where nodes note what they announce.
+    pub(crate) fn relax(&self) -> Option<Arc<Relax>> {
+        self.relax.clone()
     }
 
     /// Connects to an address that the cluster named.
@@ -63,13 +83,21 @@ impl Dialer {
         let mapped = guarded(|| self.config.address_map.apply(addr))?;
         let limit = clock::now() + self.config.connect_timeout;
         let deadline = deadline.map_or(limit, |deadline| deadline.min(limit));
-        self.open(addr, &mapped, deadline, stops)
+        self.open(addr, &mapped, deadline, stops, false)
+    }
+
+    /// As [`open_node`](Self::open_node), for a connection that somebody always listens to: it
+    /// asks for announcements if they are wanted.
+    pub(crate) fn open_shared(&self, addr: &NodeAddr, stop: &Receiver<()>) -> io::Result<Open> {
+        let mapped = guarded(|| self.config.address_map.apply(addr))?;
+        let deadline = clock::now() + self.config.connect_timeout;
+        self.open(addr, &mapped, deadline, &[stop], self.relax.is_some())
     }
 
     /// Connects to an address that the user gave: it is not mapped.
     pub(crate) fn open_seed(&self, addr: &NodeAddr, stop: &Receiver<()>) -> io::Result<Open> {
         let deadline = clock::now() + self.config.connect_timeout;
-        self.open(addr, addr, deadline, &[stop])
+        self.open(addr, addr, deadline, &[stop], false)
     }
 
     fn open(
@@ -78,13 +106,19 @@ impl Dialer {
         dial: &NodeAddr,
         deadline: Instant,
         stops: &[&Receiver<()>],
+        announcements: bool,
     ) -> io::Result<Open> {
-        let setup = self.setup(name)?;
+        let mut setup = self.setup(name)?;
         let mut connection = self.transport.connect(dial, deadline, stops)?;
+        setup.announcements = announcements.then(|| Announcements {
+            endpoint: endpoint_type(connection.peer),
+            required: self.config.maintenance == Maintenance::On,
+        });
         connection.read.set_timeout(Some(READ_SLICE))?;
         let mut talk = Talk {
             connection,
             decoder: Decoder::new(DecodeLimits::default()),
+            pushes: Vec::new(),
             deadline,
             stops,
         };
@@ -100,6 +134,7 @@ impl Dialer {
                         let Talk {
                             mut connection,
                             mut decoder,
+                            pushes,
                             ..
                         } = talk;
                         // The user's limit is for what the user asks.
@@ -108,6 +143,7 @@ impl Dialer {
                         return Ok(Open {
                             connection,
                             decoder,
+                            pushes,
                         });
                     }
                 }
@@ -125,6 +161,7 @@ impl Dialer {
         let Open {
             mut connection,
             mut decoder,
+            pushes,
         } = open;
         decoder.limit_reply_bytes(REPLY_BYTES);
         connection.read.set_timeout(Some(READ_SLICE))?;
@@ -132,6 +169,7 @@ impl Dialer {
         let mut talk = Talk {
             connection,
             decoder,
+            pushes,
             deadline,
             stops: &[stop],
         };
@@ -152,7 +190,26 @@ impl Dialer {
             client_name: self.config.client_name.clone(),
             readonly: self.config.read_from != ReadFrom::Primary,
             resp2: self.config.protocol == Protocol::Resp2,
+            announcements: None,
         })
+    }
+}
+
+/// Which of its names a server is to tell: one that can be reached from where this one can.
+fn endpoint_type(peer: Option<IpAddr>) -> &'static str {
+    let is_private = match peer {
+        None => return "none",
+        Some(IpAddr::V4(ip)) => ip.is_private() || ip.is_loopback() || ip.is_link_local(),
+        Some(IpAddr::V6(ip)) => {
+            // Unique local (fc00::/7) and link local (fe80::/10) addresses.
+            let first = ip.segments()[0];
+            ip.is_loopback() || first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfe80
+        }
+    };
+    if is_private {
+        "internal-ip"
+    } else {
+        "external-ip"
     }
 }
 
@@ -166,6 +223,8 @@ fn guarded<R>(call: impl FnOnce() -> R) -> io::Result<R> {
 struct Talk<'a> {
     connection: Connection,
     decoder: Decoder,
+    /// What was pushed so far, at most [`PUSHES`].
+    pushes: Vec<Vec<Value>>,
     deadline: Instant,
     stops: &'a [&'a Receiver<()>],
 }
@@ -187,6 +246,7 @@ impl Talk<'_> {
         loop {
             match self.decoder.next_frame().map_err(io::Error::other)? {
                 Some(Frame::Reply(reply)) => return reply.map_err(io::Error::other),
+                Some(Frame::Push(push)) if self.pushes.len() < PUSHES => self.pushes.push(push),
                 Some(Frame::Push(_)) => {}
                 None => self.fill()?,
             }
@@ -216,5 +276,30 @@ impl Talk<'_> {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_address_asks_for_private_ones() {
+        for (ip, expected) in [
+            ("127.0.0.1", "internal-ip"),
+            ("10.1.2.3", "internal-ip"),
+            ("172.31.0.1", "internal-ip"),
+            ("192.168.0.1", "internal-ip"),
+            ("169.254.0.1", "internal-ip"),
+            ("::1", "internal-ip"),
+            ("fd00::1", "internal-ip"),
+            ("fe80::1", "internal-ip"),
+            ("172.32.0.1", "external-ip"),
+            ("8.8.8.8", "external-ip"),
+            ("2001:db8::1", "external-ip"),
+        ] {
+            assert_eq!(endpoint_type(ip.parse().ok()), expected, "{ip}");
+        }
+        assert_eq!(endpoint_type(None), "none");
     }
 }

@@ -6,6 +6,8 @@
 //! | coordinator | the cluster's mind, all nodes | the client closes | the client |
 //! | write, one per node | queue, writing half | told to end | the coordinator |
 //! | read, one per node | reading half | its stop is dropped | its write loop |
+//! | move, one per announced move | a connection | connected or stopped | its reader |
+//! | move, one per announced move | a connection | connected or stopped | its reader |
 //! | topology, one per query | a connection | answered or stopped | the coordinator |
 //!
 //! Callers run on threads of their own: they read the routes, push into one inbox, and wait on one
@@ -19,6 +21,7 @@ pub(crate) mod dial;
 pub(crate) mod direct;
 mod drive;
 pub(crate) mod load;
+mod mover;
 pub(crate) mod node;
 mod query;
 mod read_side;

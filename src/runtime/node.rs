@@ -8,6 +8,7 @@ use crossbeam_channel::{Sender, bounded, unbounded};
 
 use super::dial::Dialer;
 use super::load::Amount;
+use super::mover::Mover;
 use super::reader::Reader;
 use super::records::{NodeMessage, Records, amount};
 use super::thread::Thread;
@@ -63,6 +64,7 @@ impl NodeHandle {
             key,
             addr,
             limit,
+            dialer.relax(),
             inbox.clone(),
             events,
         )));
@@ -74,6 +76,7 @@ impl NodeHandle {
         let (order, orders) = bounded(1);
         let (stop, stopped) = bounded(0);
         let reader = Reader {
+            mover: Mover::new(&wire, &dialer, &stopped),
             wire: Arc::clone(&wire),
             dialer,
             orders,

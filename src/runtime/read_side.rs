@@ -5,11 +5,14 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::clock;
 use super::records::{NodeMessage, Records};
 use super::transport::{ReadHalf, is_slice};
 use crate::proto::cluster::Event;
+use crate::proto::maintenance::{Moving, Notice};
 use crate::proto::redirect::Redirect;
 use crate::proto::resp::decode::{Decoder, Frame};
+use crate::proto::value::Value;
 use crate::proto::verdict::{Answer, Reply};
 use crate::reply::Settler;
 
@@ -37,6 +40,8 @@ struct Link {
     generation: u64,
     /// Reads block for ever, not for a slice.
     patient: bool,
+    /// It is to be replaced; the reading thread takes care of that.
+    moving: Option<Moving>,
 }
 
 /// What a read brought.
@@ -64,6 +69,7 @@ impl ReadSide {
             decoder,
             generation,
             patient: false,
+            moving: None,
         });
         (self.fault, self.was_solo) = (None, false);
         Ok(())
@@ -73,6 +79,19 @@ impl ReadSide {
     pub(super) fn close(&mut self) {
         self.link = None;
         self.replies.clear();
+    }
+
+    /// What was pushed during the handshake.
+    pub(super) fn hear(&mut self, pushes: &[Vec<Value>], records: &Records) {
+        if let Some(link) = &mut self.link {
+            pushes.iter().for_each(|push| link.hear(push, records));
+        }
+    }
+
+    /// Whether the connection is to be replaced, and its number; told once.
+    pub(super) fn take_moving(&mut self) -> Option<(Moving, u64)> {
+        let link = self.link.as_mut()?;
+        Some((link.moving.take()?, link.generation))
     }
 
     /// Why the connection is over, if it is.
@@ -124,7 +143,7 @@ impl ReadSide {
         let fault = loop {
             match link.decoder.next_frame() {
                 Ok(Some(Frame::Reply(reply))) => self.replies.push_back(reply),
-                Ok(Some(Frame::Push(_))) => {}
+                Ok(Some(Frame::Push(push))) => link.hear(&push, records),
                 Ok(None) => break None,
                 // What came before the fault is good.
                 Err(error) => break Some(error.to_string()),
@@ -164,6 +183,24 @@ impl ReadSide {
             settle(records, answer);
         }
         result
+    }
+}
+
+impl Link {
+    /// Notes an announcement, and passes it on.
+    fn hear(&mut self, push: &[Value], records: &Records) {
+        let Some(relax) = &records.relax else { return };
+        let Some(notice) = Notice::parse(push) else {
+            return;
+        };
+        log::info!("node {}: announced: {notice}", records.addr);
+        relax.hear(records.key, &notice, clock::now());
+        if let Notice::Moving(moving) = &notice {
+            self.moving = Some(moving.clone());
+            records.call_reader();
+        }
+        let from = records.key;
+        records.report(Event::Announced { from, notice });
     }
 }
 

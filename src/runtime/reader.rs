@@ -12,6 +12,7 @@ use crossbeam_channel::{Receiver, select};
 
 use super::clock;
 use super::dial::{Dialer, Open};
+use super::mover::Mover;
 use super::read_side::Progress;
 use super::records::NodeMessage;
 use super::transport::is_stopped;
@@ -40,11 +41,15 @@ pub(super) struct Reader {
     pub(super) orders: Receiver<()>,
     /// Disconnected when the node ends.
     pub(super) stop: Receiver<()>,
+    pub(super) mover: Mover,
 }
 
 /// Whatever ends the thread, a panic included: its write loop must not wait for it for ever.
 impl Drop for Reader {
     fn drop(&mut self) {
+        if let Some(relax) = &self.wire.records.relax {
+            relax.forget(self.wire.records.key);
+        }
         self.wire.records.tell(NodeMessage::ReaderEnded);
     }
 }
@@ -56,9 +61,9 @@ impl Reader {
             return;
         }
         let mut random = Random::new(clock::seed());
-        let (mut failures, mut generation) = (0, 0);
+        let (mut failures, mut generation, mut successor) = (0, 0, None);
         loop {
-            match self.dialer.open_node(&self.wire.records.addr, &self.stop) {
+            match successor.take().map_or_else(|| self.dial(), Ok) {
                 Ok(open) => {
                     failures = if self.serve(open, &mut generation) {
                         0
@@ -74,6 +79,10 @@ impl Reader {
             if is_stopped(&self.stop, Duration::ZERO) {
                 return;
             }
+            successor = self.mover.successor(generation);
+            if successor.is_some() {
+                continue;
+            }
             self.wire.records.report(Event::NodeDown {
                 node: self.wire.records.key,
             });
@@ -81,6 +90,10 @@ impl Reader {
                 return;
             }
         }
+    }
+
+    fn dial(&self) -> std::io::Result<Open> {
+        self.dialer.open_shared(&self.wire.records.addr, &self.stop)
     }
 
     fn await_order(&self) -> bool {
@@ -102,6 +115,7 @@ impl Reader {
         let Open {
             connection,
             decoder,
+            pushes,
         } = open;
         let opened = self
             .wire
@@ -120,6 +134,8 @@ impl Reader {
         self.wire.records.report(Event::NodeUp {
             node: self.wire.records.key,
         });
+        self.mover.connected(*generation);
+        self.wire.read.lock().hear(&pushes, &self.wire.records);
         let why = self.read();
         log::info!("node {}: connection ended: {why}", self.wire.records.addr);
         self.wire.records.tell(NodeMessage::Lost {
@@ -139,6 +155,9 @@ impl Reader {
                 let why = why.to_owned();
                 side.close();
                 return why;
+            }
+            if let Some((moving, generation)) = side.take_moving() {
+                self.mover.prepare(&moving, generation);
             }
             let is_idle = self.wire.records.state.lock().inflight.is_empty();
             if is_idle && side.was_solo {

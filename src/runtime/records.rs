@@ -1,5 +1,6 @@
 //! What the threads of a node know together, and what they tell each other.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use crate::proto::outcome::Reason;
 use crate::proto::slot::SlotSet;
 use crate::proto::unit::Unit;
 use crate::reply::Settler;
+use crate::reply::relax::Relax;
 use crate::stats::NodeCounters;
 use crate::sync::{Condvar, Mutex};
 
@@ -29,6 +31,8 @@ pub(crate) enum NodeMessage {
     Gone { commands: usize, timed_out: bool },
     /// Replace this connection, without hurting what is on it.
     Replace(u64),
+    /// The same by a later time: the reading thread has the next connection already.
+    Leave { generation: u64, by: Instant },
     /// The connection does not answer: close it.
     Break,
     /// A caller that drove the connection could not write everything: go on.
@@ -56,6 +60,8 @@ pub(crate) struct Records {
     pub(crate) addr: NodeAddr,
     pub(crate) load: Load,
     pub(crate) stats: NodeCounters,
+    /// Where announcements of maintenance are noted; `None` if they are not asked for.
+    pub(crate) relax: Option<Arc<Relax>>,
     /// Taken for a few instructions per batch of units or replies. Nothing that blocks may be done
     /// under it; sends to the coordinator are allowed and sometimes necessary.
     pub(crate) state: Mutex<WireState>,
@@ -98,6 +104,7 @@ impl Records {
         key: NodeKey,
         addr: NodeAddr,
         limit: Amount,
+        relax: Option<Arc<Relax>>,
         inbox: Sender<NodeMessage>,
         events: Sender<Event<Settler>>,
     ) -> Self {
@@ -105,6 +112,7 @@ impl Records {
             key,
             load: Load::new(limit),
             stats: NodeCounters::default(),
+            relax,
             state: Mutex::new(WireState {
                 inflight: Inflight::new(addr.clone()),
                 tell_when_idle: false,
@@ -151,9 +159,14 @@ impl Records {
     /// Wakes the reading thread if it rests.
     pub(super) fn wake_reader(&self) {
         if self.rest.resting.load(Ordering::SeqCst) {
-            *self.rest.woken.lock() = true;
-            self.rest.wake.notify_one();
+            self.call_reader();
         }
+    }
+
+    /// Has the reading thread look around once, also if it is only about to rest.
+    pub(super) fn call_reader(&self) {
+        *self.rest.woken.lock() = true;
+        self.rest.wake.notify_one();
     }
 
     pub(super) fn tell(&self, message: NodeMessage) {

@@ -5,7 +5,7 @@ pub(crate) mod memory;
 
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
@@ -62,6 +62,8 @@ pub(crate) trait WriteHalf: Send {
 pub(crate) struct Connection {
     pub(crate) read: Box<dyn ReadHalf>,
     pub(crate) write: Box<dyn WriteHalf>,
+    /// The address that the name led to; `None` if there is no such thing.
+    pub(crate) peer: Option<IpAddr>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -199,6 +201,7 @@ pub(crate) fn is_slice(error: &io::Error) -> bool {
 fn split(stream: TcpStream) -> io::Result<Connection> {
     let write = TcpWrite(stream.try_clone()?);
     Ok(Connection {
+        peer: stream.peer_addr().ok().map(|peer| peer.ip()),
         read: Box::new(TcpRead(stream)),
         write: Box::new(write),
     })

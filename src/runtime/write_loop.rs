@@ -167,13 +167,9 @@ impl WriteLoop {
                 commands,
                 timed_out,
             } => self.gone(commands, timed_out, drive),
-            NodeMessage::Replace(generation) if generation == drive.generation => {
-                self.replace(drive)
-            }
-            NodeMessage::Replace(_)
-            | NodeMessage::GoOn
-            | NodeMessage::Idle
-            | NodeMessage::ReaderEnded => {}
+            NodeMessage::Replace(generation) => self.replace(generation, None, drive),
+            NodeMessage::Leave { generation, by } => self.replace(generation, Some(by), drive),
+            NodeMessage::GoOn | NodeMessage::Idle | NodeMessage::ReaderEnded => {}
             NodeMessage::Break => drive.shut(&self.wire.records),
             NodeMessage::Connected { generation, write } => {
                 self.connected(generation, write, drive)
@@ -282,9 +278,13 @@ impl WriteLoop {
         }
     }
 
-    fn replace(&mut self, drive: &mut Drive) {
+    /// `by` never makes the time for what is on the wire shorter than usual.
+    fn replace(&mut self, generation: u64, by: Option<Instant>, drive: &mut Drive) {
+        if generation != drive.generation {
+            return;
+        }
         drive.outbox.close_when_answered();
-        self.replace_by = Some(clock::now() + self.drain_limit);
+        self.replace_by = by.max(Some(clock::now() + self.drain_limit));
         self.wire.records.state.lock().tell_when_idle = true;
     }
 

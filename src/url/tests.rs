@@ -63,7 +63,7 @@ fn options_set_what_they_name() {
         &max_redirects=0&follow_redirects=false&read_from=prefer_replica&retry_reads=false\
         &strict_order=true&queue_commands=10&queue_bytes=2048&when_full=refuse\
         &max_reply_bytes=4096&refresh_min_interval=200ms&refresh_max_interval=1s\
-        &periodic_refresh=30s&maintenance=auto";
+        &periodic_refresh=30s&maintenance=auto&relaxed_timeout=20s";
     let expected = Builder::default()
         .seed("h")
         .response_timeout(Duration::from_millis(500))
@@ -86,7 +86,8 @@ fn options_set_what_they_name() {
         .refresh_min_interval(Duration::from_millis(200))
         .refresh_max_interval(Duration::from_secs(1))
         .periodic_refresh(Duration::from_secs(30))
-        .maintenance(Maintenance::Auto);
+        .maintenance(Maintenance::Auto)
+        .relaxed_timeout(Duration::from_secs(20));
     let expected = expected.build().unwrap();
     assert_eq!(format!("{:?}", config(url)), format!("{expected:?}"));
 }

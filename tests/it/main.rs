@@ -17,6 +17,7 @@ mod harness;
 #[path = "../local_cluster/mod.rs"]
 mod local_cluster;
 mod login;
+mod maintenance;
 mod pipelines;
 mod real;
 mod redirects;

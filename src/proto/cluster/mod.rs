@@ -20,6 +20,7 @@
 
 mod commit;
 mod holds;
+mod maintenance;
 mod nodes;
 mod redirects;
 mod topology;
@@ -35,6 +36,7 @@ pub(crate) use nodes::{Health, NodeKey, Role};
 use super::addr::NodeAddr;
 use super::backoff::{Backoff, Random};
 use super::inflight::BarrierId;
+use super::maintenance::{Notice, Seen};
 use super::outcome::{Outcome, Reason};
 use super::redirect::Redirect;
 use super::refresh::{RefreshCause, RefreshGate};
@@ -70,6 +72,8 @@ pub(crate) enum Event<T> {
     NodeDown { node: NodeKey },
     /// Commands time out on a node.
     Suspect { node: NodeKey },
+    /// A node announced maintenance.
+    Announced { from: NodeKey, notice: Notice },
     /// A node that was told to retire has ended; what it had left over.
     Retired { node: NodeKey, units: Vec<Unit<T>> },
     /// A node answered the topology query, or failed to.
@@ -199,6 +203,8 @@ pub(crate) struct Cluster<T> {
     /// Slots that the last adopted map left out; only a second one makes them ownerless.
     holes: SlotSet,
     query: topology::Queries,
+    /// Announcements that were acted on.
+    seen: Seen,
     /// What callers see, and whether it differs from what was published last.
     routes: Vec<Option<NodeKey>>,
     dirty: bool,
@@ -239,6 +245,7 @@ impl<T: Ticket> Cluster<T> {
             patched: HashMap::new(),
             holes: SlotSet::new(),
             query: topology::Queries::default(),
+            seen: Seen::default(),
             routes: vec![None; usize::from(SLOTS)],
             dirty: true,
             releasing: BTreeMap::new(),
@@ -285,6 +292,7 @@ impl<T: Ticket> Cluster<T> {
                     self.want_refresh(RefreshCause::Timeout, None);
                 }
             }
+            Event::Announced { from, notice } => self.announced(from, &notice, now),
             Event::Retired { node, units } => self.retired(node, units, now),
             Event::Topology { query, result } => self.topology(query, result, now),
         }
@@ -437,7 +445,7 @@ impl<T: Ticket> Cluster<T> {
     fn delay(&mut self, unit: Unit<T>, until: Instant) {
         self.next_delayed += 1;
         // A unit whose deadline is nearer ends there: `dispatch` looks at it.
-        let at = unit.deadline.map_or(until, |deadline| deadline.min(until));
+        let at = unit.ends_at(until).map_or(until, |end| end.min(until));
         self.delayed.insert((at, self.next_delayed), unit);
     }
 

@@ -55,6 +55,7 @@ fn end(out: &Arc<Pipe>, back: &Arc<Pipe>) -> Connection {
     Connection {
         read: Box::new(read),
         write: Box::new(write),
+        peer: None,
     }
 }
 
