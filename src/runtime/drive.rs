@@ -96,7 +96,7 @@ impl Drive {
         if !idle {
             return Err(unit);
         }
-        records.load.arrived(amount(&unit));
+        let admitted = amount(&unit);
         let mut strays = Vec::new();
         self.outbox.submit(unit, &mut strays);
         if !strays.is_empty() {
@@ -107,6 +107,7 @@ impl Drive {
             });
         }
         self.stage(records);
+        records.load.passed_on(admitted);
         Ok(records.state.lock().inflight.mark())
     }
 }
