@@ -112,7 +112,7 @@ impl Drive {
         if !idle {
             return Err(unit);
         }
-        records.load.arrived(amount(&unit));
+        let admitted = amount(&unit);
         let mut strays = Vec::new();
         self.outbox.submit(unit, &mut strays);
         if !strays.is_empty() {
@@ -123,6 +123,7 @@ impl Drive {
             });
         }
         self.put_on_wire(records);
+        records.load.passed_on(admitted);
         Ok(records.state.lock().inflight.mark())
     }
 }

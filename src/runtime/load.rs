@@ -184,6 +184,11 @@ impl Load {
         self.taken.add(amount);
     }
 
+    /// A unit that never was in the inbox counts elsewhere now.
+    pub(crate) fn passed_on(&self, amount: Amount) {
+        self.coming.subtract(amount);
+    }
+
     /// Publishes what is queued, with all that has arrived so far.
     pub(crate) fn set_queued(&self, amount: Amount) {
         self.queued.set(amount);

@@ -147,10 +147,9 @@ fn clients_that_come_and_go_leave_no_threads_and_no_sockets() {
                 let client = connect(&cluster);
                 run(&client, "INCR bar").unwrap();
                 run(&client, "MSET foo 1 bar 2").unwrap_err();
-                // A key of this round: a command that times out early may never arrive.
-                let key = format!("late{round}");
-                let held = cluster.on("GET").key(&key).times(1).hold();
-                let late = words(&format!("GET {key}")).timeout(Duration::from_millis(1));
+                let late = format!("late{round}");
+                let held = cluster.on("GET").key(&late).hold();
+                let late = words(&format!("GET {late}")).timeout(Duration::from_millis(1));
                 client.query::<Value>(late).unwrap_err();
                 drop(send(&client, "GET foo"));
                 if round % 2 == 0 {
@@ -186,17 +185,6 @@ fn a_client_that_cannot_connect_leaves_nothing() {
         let limit = Duration::from_millis(200);
         let error = settings.connect_deadline(limit).connect().unwrap_err();
         assert!(matches!(error, Error::Connect(_)), "{error}");
-        assert!(begun.elapsed() < LONG / 2);
-        assert_eq!(threads(), [""; 0]);
-        assert_no_connections(&cluster);
-
-        let settings = builder(&cluster).connect_timeout(LONG).lazy(true);
-        let lazy = settings.connect_deadline(limit).connect();
-        if let Ok(client) = lazy {
-            let waiting = send(&client, "INCR bar");
-            client.close(Duration::ZERO).unwrap();
-            assert!(matches!(waiting.wait(), Err(Error::Closed(_))));
-        }
         assert!(begun.elapsed() < LONG / 2);
         assert_eq!(threads(), [""; 0]);
         assert_no_connections(&cluster);

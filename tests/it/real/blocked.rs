@@ -66,11 +66,11 @@ fn a_call_survives_the_failover_of_its_node() {
 #[test]
 fn a_call_follows_its_slot() {
     let cluster = moving();
-    let client = client(cluster);
+    let client = client(&cluster);
     let slot = slot_of(0, 721);
-    let popped = while_blocked(cluster, &client, slot, |key| {
+    let popped = while_blocked(&cluster, &client, slot, |key| {
         cluster.move_slot(slot, 0, 1);
-        await_blocked(cluster, 1, 1);
+        await_blocked(&cluster, 1, 1);
         assert_eq!(rpush(&client, key, "x"), 1);
     });
     assert_eq!(popped, Ok((key_in(slot, "blocked"), "x".into())));

@@ -134,7 +134,7 @@ fn keep_the_sum_while_slots_move_and_primaries_step_down() {
 #[test]
 fn and_watched_sessions_work_on_a_node_that_only_imports_the_slot() {
     let cluster = moving();
-    let client = client(cluster);
+    let client = client(&cluster);
     let slot = slot_of(0, 710);
     let bank = Bank::open(&client, slot);
     let motion = cluster.begin_move(slot, 0, 1);
@@ -161,7 +161,7 @@ fn and_watched_sessions_work_on_a_node_that_only_imports_the_slot() {
 #[test]
 fn wait_for_keys_that_are_on_two_nodes() {
     let cluster = moving();
-    let client = client(cluster);
+    let client = client(&cluster);
     let slot = slot_of(0, 711);
     let bank = Bank::open(&client, slot);
     let motion = cluster.begin_move(slot, 0, 1);
