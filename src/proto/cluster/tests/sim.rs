@@ -219,7 +219,7 @@ impl Sim {
             return true;
         }
         let wants_commit = self.cluster.wants_commit(self.now) || !self.parked.is_empty();
-        if wants_commit && !(eager && !self.events.is_empty()) {
+        if wants_commit && (!eager || self.events.is_empty()) {
             self.commit();
             return true;
         }
