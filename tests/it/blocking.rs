@@ -132,7 +132,7 @@ fn a_slot_that_moves_takes_the_blocked_call_along() {
     assert_eq!(done(call), popped("bar", "x"));
     let (first, second) = (times(&cluster, 0)[0], times(&cluster, 1)[0]);
     assert!(
-        second < first && second > 0.0,
+        second <= first && second > 0.0,
         "the rest of the time: {first}, {second}"
     );
 }
