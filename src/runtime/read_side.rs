@@ -233,9 +233,7 @@ fn settle(records: &Records, answer: Answer<Settler>) {
             ticket.settle(outcome);
         }
         Answer::Run(ticket, outcomes) => {
-            outcomes
-                .iter()
-                .for_each(|outcome| records.stats.settled(outcome));
+            records.stats.settled_run(&outcomes);
             ticket.settle_run(outcomes);
         }
         Answer::Redirected(..) | Answer::Learned(_) | Answer::Confused => {}
