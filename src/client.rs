@@ -5,27 +5,35 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::blocking;
+use crate::cancel::CancelToken;
 use crate::cmd::Cmd;
-use crate::config::{Builder, Config, WhenFull};
+use crate::config::{Builder, Config};
 use crate::convert::FromValue;
 use crate::error::{Error, Result};
 use crate::fan_out;
 use crate::learned::Learned;
 use crate::pending::Pending;
 use crate::pipeline::Pipeline;
+use crate::proto::addr::NodeAddr;
+use crate::proto::cluster::Event;
 use crate::proto::outcome::Reason;
+use crate::proto::redirect::Redirect;
 use crate::proto::unit::{Body, Unit};
 use crate::proto::value::Value;
-use crate::reply::{Cell, Gone, Home};
+use crate::reply::{Cell, Gone, Home, Settler};
 use crate::request::{Plan, Request};
 use crate::runtime::clock;
 use crate::runtime::coordinator::{Control, CoordinatorHandle};
+use crate::runtime::dedicated::Pool;
 use crate::runtime::dial::Dialer;
+use crate::runtime::records::NodeMessage;
 use crate::runtime::routes::{Pick, Routes};
 use crate::runtime::transport::{Tcp, Transport};
-use crate::runtime::wire::NodeMessage;
 use crate::stats::Stats;
 use crate::sync::Mutex;
+use crate::transaction::Transaction;
+use crate::watch::{self, Watched};
 
 /// A client of a cluster, or of a single server.
 ///
@@ -54,8 +62,18 @@ pub(crate) struct Core {
     coordinator: Mutex<Option<CoordinatorHandle>>,
     /// For what is told to the coordinator while it runs.
     control: crossbeam_channel::Sender<Control>,
+    /// For what calling threads learn about the cluster by themselves.
+    events: crossbeam_channel::Sender<Event<Settler>>,
+    /// Connections for commands that block and for watched sessions.
+    pub(crate) pool: Pool,
     counters: Arc<crate::stats::ClientCounters>,
 }
+
+/// A call whose deadline is nearer leaves its reply to the reading thread.
+const DRIVE_MARGIN: Duration = Duration::from_millis(50);
+
+/// How long a close waits at least for calls that block to notice it.
+const POOL_CLOSE: Duration = Duration::from_secs(1);
 
 /// How long the end of the last clone waits for commands under way.
 const DROP_LIMIT: Duration = Duration::from_secs(1);
@@ -107,6 +125,7 @@ impl Client {
     pub(crate) fn start_over(config: Config, transport: Arc<dyn Transport>) -> Result<Self> {
         let config = Arc::new(config);
         let dialer = Arc::new(Dialer::new(Arc::clone(&config), transport));
+        let pool = Pool::new(Arc::clone(&dialer));
         let started = CoordinatorHandle::start(Arc::clone(&config), dialer);
         let no_thread = |error| Error::Connect(vec![format!("cannot start a thread: {error}")]);
         let (coordinator, ready) = started.map_err(no_thread)?;
@@ -115,6 +134,8 @@ impl Client {
                 routes: Arc::clone(&coordinator.routes),
                 counters: Arc::clone(&coordinator.counters),
                 control: coordinator.control(),
+                events: coordinator.events(),
+                pool,
                 coordinator: Mutex::new(Some(coordinator)),
                 learned: Learned::default(),
                 config,
@@ -150,13 +171,15 @@ impl Client {
         let request = Request::new(command, &self.core)?;
         let deadline = request.deadline;
         match request.plan.clone() {
-            Plan::Shared(facts, pick) => self.core.call(request.into_body(facts), &pick, deadline),
-            Plan::FanOut(how) => fan_out::run(&self.core, &request, how),
-            Plan::Blocking(..) => Err(crate::Misuse::Refused {
-                command: "command".to_owned(),
-                why: "blocking commands are not supported yet",
+            Plan::Shared(facts, pick) => {
+                let cancel = request.cancel.clone();
+                let body = request.into_body(facts);
+                self.core.call(body, &pick, deadline, cancel.as_ref())
             }
-            .into()),
+            Plan::FanOut(how) => fan_out::run(&self.core, &request, how),
+            Plan::Blocking(facts, pick, time) => {
+                blocking::run(&self.core, request, facts, &pick, time)
+            }
         }
     }
 
@@ -176,13 +199,87 @@ impl Client {
             let why = "it takes more than one shared connection; use Client::query";
             return Err(crate::Misuse::Refused { command: name, why }.into());
         };
-        let cell = self.core.submit(request.into_body(facts), &pick, deadline);
-        Ok(Pending::new(Arc::clone(&self.core), cell, deadline))
+        let (cell, settler) = Cell::of_one(facts.target.slot());
+        let cancel = request.cancel.clone();
+        let registration = cancel.map(|token| token.register(&self.core, &cell));
+        let unit = Unit::new(settler, request.into_body(facts), deadline);
+        self.core
+            .routes
+            .submit(unit, &pick, self.core.config.when_full);
+        Ok(Pending::new(
+            Arc::clone(&self.core),
+            cell,
+            deadline,
+            registration,
+        ))
     }
 
     /// Begins a pipeline: many commands for any slots, sent together, each with its own result.
     pub fn pipeline(&self) -> Pipeline<'_> {
         Pipeline::new(&self.core)
+    }
+
+    /// Runs a transaction: the commands that `collect` adds execute one after the other with
+    /// nothing in between, all on the node of their slot. The reply is read as `T` from the list
+    /// of the commands' replies; read it as `Vec<Result<Value, ServerError>>` to look at each.
+    ///
+    /// ```no_run
+    /// # use reslot::{Client, cmd};
+    /// # let client = Client::connect("redis://127.0.0.1:7000")?;
+    /// let (left, right): (i64, i64) = client.transaction(|t| {
+    ///     t.add(cmd("DECRBY").arg("{bank}left").arg(10));
+    ///     t.add(cmd("INCRBY").arg("{bank}right").arg(10));
+    /// })?;
+    /// # Ok::<(), reslot::Error>(())
+    /// ```
+    ///
+    /// The whole transaction follows its slot: if the server refuses it because the slot moves, it
+    /// is sent again from MULTI to EXEC. It is never split, and never sent again once EXEC was
+    /// written without an answer. As always with Redis, a command that fails when it runs does not
+    /// undo the others.
+    ///
+    /// # Errors
+    /// [`Misuse::CrossSlot`](crate::Misuse::CrossSlot) if the keys are not in one slot;
+    /// [`Error::Server`] if the server refused a command, and then nothing ran
+    /// ([`Failure::members`](crate::Failure::members) tells which); else as [`Client::query`].
+    pub fn transaction<T: FromValue>(&self, collect: impl FnOnce(&mut Transaction)) -> Result<T> {
+        let mut transaction = Transaction::new();
+        collect(&mut transaction);
+        T::from_value(transaction.execute(&self.core)?)
+    }
+
+    /// Watches keys of one slot, lets `session` read and decide, and runs its transaction only if
+    /// none of the keys changed meanwhile. If one did, or if the slot moved or the connection was
+    /// lost before EXEC was sent, `session` runs again, within the `response_timeout`.
+    ///
+    /// ```no_run
+    /// # use reslot::{Client, cmd};
+    /// # let client = Client::connect("redis://127.0.0.1:7000")?;
+    /// let stock: i64 = client.watch(&["{shop}stock"], |session| {
+    ///     let stock: i64 = session.query(cmd("GET").arg("{shop}stock"))?;
+    ///     if stock == 0 {
+    ///         return Ok(0);
+    ///     }
+    ///     let (left,): (i64,) = session.transaction(|t| {
+    ///         t.add(cmd("DECR").arg("{shop}stock"));
+    ///     })?;
+    ///     Ok(left)
+    /// })?;
+    /// # Ok::<(), reslot::Error>(())
+    /// ```
+    ///
+    /// The session has a connection of its own. Errors of its calls should be returned from the
+    /// closure with `?`: they decide whether it runs again.
+    ///
+    /// # Errors
+    /// What the closure returned, if another run cannot mend it;
+    /// [`Reason::WatchLost`](crate::Reason::WatchLost) or a timeout if the time ran out.
+    pub fn watch<K: AsRef<[u8]>, R>(
+        &self,
+        keys: &[K],
+        session: impl FnMut(&mut Watched<'_>) -> Result<R>,
+    ) -> Result<R> {
+        watch::run(&self.core, keys, session)
     }
 
     /// What the client has counted so far.
@@ -206,27 +303,39 @@ impl Client {
 
 impl Core {
     /// Sends a unit with one place and waits for its end.
-    pub(crate) fn call(&self, body: Body, pick: &Pick, deadline: Option<Instant>) -> Result<Value> {
-        let cell = self.submit(body, pick, deadline);
+    pub(crate) fn call(
+        self: &Arc<Self>,
+        body: Body,
+        pick: &Pick,
+        deadline: Option<Instant>,
+        cancel: Option<&CancelToken>,
+    ) -> Result<Value> {
+        let (cell, settler) = Cell::of_one(body.slot());
+        let _registration = cancel.map(|token| token.register(self, &cell));
+        let unit = Unit::new(settler, body, deadline);
+        let direct = self.may_drive(deadline);
+        let when_full = self.config.when_full;
+        if let Some(driven) = self.routes.submit_or_drive(unit, pick, when_full, direct) {
+            driven.write();
+            driven.read();
+        }
         self.wait(&cell, deadline);
         Ok(cell.take_one()?)
     }
 
-    /// Hands over a unit with one place.
-    pub(crate) fn submit(&self, body: Body, pick: &Pick, deadline: Option<Instant>) -> Arc<Cell> {
-        self.submit_as(body, pick, deadline, self.config.when_full)
+    /// Whether a call has time enough to read by itself: it must not be late for its deadline.
+    pub(crate) fn may_drive(&self, deadline: Option<Instant>) -> bool {
+        deadline.is_none_or(|deadline| deadline >= clock::now() + DRIVE_MARGIN)
     }
 
-    pub(crate) fn submit_as(
-        &self,
-        body: Body,
-        pick: &Pick,
-        deadline: Option<Instant>,
-        when_full: WhenFull,
-    ) -> Arc<Cell> {
-        let (cell, settler) = Cell::new(1);
-        self.routes
-            .submit(Unit::new(settler, body, deadline), pick, when_full);
+    /// Hands over a unit with one place.
+    pub(crate) fn submit(&self, body: Body, pick: &Pick, deadline: Option<Instant>) -> Arc<Cell> {
+        let (cell, settler) = Cell::of_one(body.slot());
+        self.routes.submit(
+            Unit::new(settler, body, deadline),
+            pick,
+            self.config.when_full,
+        );
         cell
     }
 
@@ -244,6 +353,11 @@ impl Core {
         };
         let timed_out = why == Reason::Timeout;
         let snapshot = self.routes.snapshot();
+        if let Some(Home::Node(key)) = homes.last() {
+            if let Some(Some(node)) = snapshot.nodes.get(key.index()) {
+                cell.was_at(&node.wire.records.addr);
+            }
+        }
         for home in homes {
             match home {
                 Home::Node(key) => {
@@ -261,6 +375,17 @@ impl Core {
         true
     }
 
+    /// Tells the coordinator what a redirect says about the cluster.
+    pub(crate) fn learn(&self, from: &NodeAddr, redirect: &Redirect) {
+        let snapshot = self.routes.snapshot();
+        let from = snapshot.view.addrs.iter().find(|(name, _)| name == from);
+        if let Some(&(_, from)) = from {
+            let redirect = redirect.clone();
+            // After its end there is nothing to learn for.
+            self.events.send(Event::Learned { from, redirect }).ok();
+        }
+    }
+
     pub(crate) fn is_standalone(&self) -> bool {
         self.routes.snapshot().view.standalone
     }
@@ -270,11 +395,11 @@ impl Core {
         let mut nodes = BTreeMap::new();
         for node in snapshot.nodes.iter().flatten() {
             let wire = &node.wire;
-            let in_flight = wire.state.lock().inflight.commands();
-            let (waiting, peak) = (wire.load.waiting(), wire.load.peak());
+            let in_flight = wire.records.state.lock().inflight.commands();
+            let (waiting, peak) = (wire.records.load.waiting(), wire.records.load.peak());
             nodes.insert(
-                wire.addr.clone(),
-                wire.stats.snapshot(waiting, peak, in_flight),
+                wire.records.addr.clone(),
+                wire.records.stats.snapshot(waiting, peak, in_flight),
             );
         }
         self.counters.snapshot(nodes)
@@ -289,6 +414,8 @@ impl Core {
                 .checked_add(limit)
                 .unwrap_or(now + Duration::from_secs(86_400 * 365));
             handle.tell(Control::Close { limit });
+            // Each thread that waits on a connection of its own notices within a read slice.
+            self.pool.close(limit.max(now + POOL_CLOSE));
             handle.join();
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use crate::cancel::CancelToken;
 use crate::convert::{Args, ToArgs};
 use crate::error::Misuse;
 use crate::proto::addr::NodeAddr;
@@ -25,6 +26,7 @@ pub fn cmd(name: &str) -> Cmd {
         slot: None,
         patience: Patience::Default,
         read_only: None,
+        cancel: None,
         flaw: None,
     }
 }
@@ -44,6 +46,7 @@ pub struct Cmd {
     slot: Option<Slot>,
     patience: Patience,
     read_only: Option<bool>,
+    cancel: Option<CancelToken>,
     /// The first thing that makes the command unusable.
     flaw: Option<Misuse>,
 }
@@ -137,6 +140,21 @@ impl Cmd {
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = Some(read_only);
         self
+    }
+
+    /// Ends the call when the token is cancelled.
+    pub fn cancel_token(mut self, token: &CancelToken) -> Self {
+        self.cancel = Some(token.clone());
+        self
+    }
+
+    pub(crate) fn cancel(&self) -> Option<&CancelToken> {
+        self.cancel.as_ref()
+    }
+
+    /// Whether the caller stated how long to wait.
+    pub(crate) fn states_deadline(&self) -> bool {
+        self.patience != Patience::Default
     }
 
     /// The name, as given to [`cmd`].

@@ -1,42 +1,60 @@
 //! Commands that only make sense on all primaries: sent to each, combined into one reply.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::client::Core;
 use crate::error::{Error, Result};
 use crate::proto::command::Aggregate;
-use crate::proto::outcome::{Certainty, Failure, Reason};
+use crate::proto::outcome::{Certainty, Failure, Outcome};
+use crate::proto::resp::encode::Encoded;
 use crate::proto::unit::{Body, Bytes, Facts, Target};
 use crate::proto::value::Value;
 use crate::request::Request;
-use crate::runtime::routes::Pick;
+use crate::runtime::routes::{Pick, Snapshot};
 
 /// Sends a command to every primary at once. Without a rule for combining, the reply is an array
 /// of the replies in the order of the nodes' addresses.
-pub(crate) fn run(core: &Core, request: &Request, how: Option<Aggregate>) -> Result<Value> {
-    let replies = ask_all(core, request, request.deadline)?;
-    match how {
-        None => Ok(Value::Array(replies)),
-        Some(how) => match how.combine(replies) {
-            Some(Value::Error(error)) => {
-                let mut failure = Failure::new(Reason::Server, Certainty::Unknown);
-                failure.cause = Some(error);
-                Err(Error::from(failure))
-            }
-            Some(value) => Ok(value),
-            None => Err(Error::Conversion {
-                wanted: "replies that can be combined",
-                reply: "replies of different kinds".into(),
-            }),
-        },
+///
+/// An error names its node. Other nodes may have run the command all the same.
+pub(crate) fn run(core: &Arc<Core>, request: &Request, how: Option<Aggregate>) -> Result<Value> {
+    let mut replies = Vec::new();
+    let mut failures = Vec::new();
+    for outcome in ask_all(core, request, request.deadline)? {
+        match outcome {
+            Ok(reply) => replies.push(reply),
+            Err(failure) => failures.push(failure),
+        }
     }
+    let one_suffices = how == Some(Aggregate::AnySucceeds) && !replies.is_empty();
+    if !failures.is_empty() && !one_suffices {
+        return Err(blame(failures, !replies.is_empty(), how).into());
+    }
+    let Some(how) = how else {
+        return Ok(Value::Array(replies));
+    };
+    how.combine(replies).ok_or_else(|| Error::Conversion {
+        wanted: "replies that can be combined",
+        reply: "replies of different kinds".into(),
+    })
 }
 
-fn ask_all(core: &Core, request: &Request, deadline: Option<Instant>) -> Result<Vec<Value>> {
-    let snapshot = core.routes.snapshot();
+/// The first failure stands for the whole. That one node certainly did not run the command says
+/// nothing about the others.
+fn blame(mut failures: Vec<Box<Failure>>, ran: bool, how: Option<Aggregate>) -> Box<Failure> {
+    let unknown = |failure: &Box<Failure>| failure.certainty() == Certainty::Unknown;
+    let ran = ran || failures.iter().any(unknown);
+    let mut first = failures.swap_remove(0);
+    if ran && how.is_none_or(Aggregate::may_change) {
+        first.certainty = Certainty::Unknown;
+    }
+    first
+}
+
+fn ask_all(core: &Arc<Core>, request: &Request, deadline: Option<Instant>) -> Result<Vec<Outcome>> {
+    let snapshot = with_primaries(core, deadline)?;
     let primaries = snapshot.view.primaries.iter();
-    let nodes = primaries.filter_map(|key| snapshot.nodes.get(key.index())?.as_ref());
-    let mut addrs: Vec<_> = nodes.map(|node| node.wire.addr.clone()).collect();
+    let mut addrs: Vec<_> = primaries.filter_map(|key| snapshot.addr(*key)).collect();
     addrs.sort();
     let cells: Vec<_> = addrs
         .into_iter()
@@ -49,11 +67,25 @@ fn ask_all(core: &Core, request: &Request, deadline: Option<Instant>) -> Result<
             core.submit(Body::One(bytes, facts), &Pick::Node(addr), deadline)
         })
         .collect();
-    cells
-        .into_iter()
-        .map(|cell| {
-            core.wait(&cell, deadline);
-            Ok(cell.take_one()?)
-        })
-        .collect()
+    let outcomes = cells.into_iter().map(|cell| {
+        core.wait(&cell, deadline);
+        cell.take_one()
+    });
+    Ok(outcomes.collect())
+}
+
+/// The routes, once there are any: a client may be made before it has seen the cluster.
+fn with_primaries(core: &Arc<Core>, deadline: Option<Instant>) -> Result<Arc<Snapshot>> {
+    let snapshot = core.routes.snapshot();
+    if !snapshot.view.primaries.is_empty() {
+        return Ok(snapshot);
+    }
+    let (buffer, start) = Encoded::new(b"PING").into_bytes();
+    let facts = Facts {
+        target: Target::Any,
+        repeatable: true,
+    };
+    let ping = Body::One(Bytes::Own(buffer, start), facts);
+    core.call(ping, &Pick::Primary, deadline, None)?;
+    Ok(core.routes.snapshot())
 }

@@ -27,7 +27,7 @@ impl Learned {
     pub(crate) fn look_up(
         &self,
         name: &str,
-        core: &Core,
+        core: &Arc<Core>,
         deadline: Option<Instant>,
     ) -> Result<Option<Arc<DynamicSpec>>> {
         let name = name.to_ascii_uppercase();
@@ -43,7 +43,7 @@ impl Learned {
             repeatable: true,
         };
         let body = Body::One(Bytes::Own(buffer, start), facts);
-        let reply = core.call(body, &Pick::Primary, deadline)?;
+        let reply = core.call(body, &Pick::Primary, deadline, None)?;
         let spec = DynamicSpec::from_command_info(&reply).map(Arc::new);
         let mut specs = self.specs.lock();
         if specs.len() < NAMES {

@@ -1,5 +1,7 @@
 //! A blocking Redis Cluster client.
 
+mod blocking;
+mod cancel;
 mod client;
 mod cmd;
 mod commands;
@@ -18,8 +20,11 @@ mod request;
 mod runtime;
 mod stats;
 mod sync;
+mod transaction;
 mod url;
+mod watch;
 
+pub use cancel::CancelToken;
 pub use client::Client;
 pub use cmd::{Cmd, Route, cmd};
 pub use commands::Ttl;
@@ -34,3 +39,5 @@ pub use proto::refresh::RefreshCause;
 pub use proto::slot::Slot;
 pub use proto::value::{ServerError, Value};
 pub use stats::{NodeStats, Stats};
+pub use transaction::Transaction;
+pub use watch::Watched;

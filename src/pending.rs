@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::cancel::Registration;
 use crate::client::Core;
 use crate::convert::FromValue;
 use crate::error::Result;
@@ -20,6 +21,8 @@ pub struct Pending<T> {
     core: Arc<Core>,
     cell: Arc<Cell>,
     deadline: Option<Instant>,
+    /// Keeps the command's cancel token informed.
+    _registration: Option<Registration>,
     reply: PhantomData<fn() -> T>,
 }
 
@@ -43,11 +46,17 @@ impl<T> fmt::Debug for Pending<T> {
 }
 
 impl<T: FromValue> Pending<T> {
-    pub(crate) fn new(core: Arc<Core>, cell: Arc<Cell>, deadline: Option<Instant>) -> Self {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        cell: Arc<Cell>,
+        deadline: Option<Instant>,
+        registration: Option<Registration>,
+    ) -> Self {
         Self {
             core,
             cell,
             deadline,
+            _registration: registration,
             reply: PhantomData,
         }
     }

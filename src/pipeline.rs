@@ -4,17 +4,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::cmd::Cmd;
 use crate::convert::FromValue;
 use crate::error::{Error, Misuse, Result};
 use crate::proto::cluster::NodeKey;
 use crate::proto::resp::encode::Encoded;
+use crate::proto::slot::Slot;
 use crate::proto::unit::{Batch, Body, Facts, Ticket, Unit};
 use crate::proto::value::Value;
 use crate::reply::{Cell, Settler};
 use crate::request::{Plan, Request};
 use crate::runtime::clock;
+use crate::runtime::direct::Driven;
 use crate::runtime::routes::{Pick, Snapshot};
 
 /// Commands for any slots and nodes, sent together.
@@ -25,9 +28,10 @@ use crate::runtime::routes::{Pick, Snapshot};
 /// command that is redirected is sent again by itself; the others are not.
 #[derive(Debug)]
 pub struct Pipeline<'a> {
-    core: &'a Core,
+    core: &'a Arc<Core>,
     commands: Vec<Cmd>,
     timeout: Option<Option<Duration>>,
+    cancel: Option<CancelToken>,
 }
 
 /// A command that passed all checks.
@@ -40,11 +44,12 @@ struct Checked {
 }
 
 impl<'a> Pipeline<'a> {
-    pub(crate) fn new(core: &'a Core) -> Self {
+    pub(crate) fn new(core: &'a Arc<Core>) -> Self {
         Self {
             core,
             commands: Vec::new(),
             timeout: None,
+            cancel: None,
         }
     }
 
@@ -58,6 +63,13 @@ impl<'a> Pipeline<'a> {
     /// for ever. Deadlines of the single commands do not count in a pipeline.
     pub fn timeout(&mut self, timeout: impl Into<Option<Duration>>) -> &mut Self {
         self.timeout = Some(timeout.into());
+        self
+    }
+
+    /// Ends the call when the token is cancelled. Results that are there are kept; each other one
+    /// says whether its command may run.
+    pub fn cancel_token(&mut self, token: &CancelToken) -> &mut Self {
+        self.cancel = Some(token.clone());
         self
     }
 
@@ -88,7 +100,7 @@ impl<'a> Pipeline<'a> {
                 Err(error) => results[index] = Some(Err(error)),
             }
         }
-        for (index, result) in run(self.core, checked, deadline) {
+        for (index, result) in run(self.core, checked, deadline, self.cancel.as_ref()) {
             results[index] = Some(result);
         }
         Ok(results
@@ -115,7 +127,7 @@ fn lost() -> Result<Value> {
     )))
 }
 
-fn check(index: usize, command: Cmd, core: &Core) -> Result<Checked> {
+fn check(index: usize, command: Cmd, core: &Arc<Core>) -> Result<Checked> {
     let name = command.name().to_owned();
     let request = Request::new(command, core)?;
     let refused = |why| Err(Misuse::Refused { command: name, why }.into());
@@ -135,9 +147,10 @@ fn check(index: usize, command: Cmd, core: &Core) -> Result<Checked> {
 
 /// Groups the commands by node, hands the groups over, and waits.
 fn run(
-    core: &Core,
+    core: &Arc<Core>,
     commands: Vec<Checked>,
     deadline: Option<Instant>,
+    cancel: Option<&CancelToken>,
 ) -> Vec<(usize, Result<Value>)> {
     if commands.is_empty() {
         return Vec::new();
@@ -147,14 +160,33 @@ fn run(
     for command in commands {
         groups.add(command, &snapshot, core);
     }
-    let (cell, settler) = Cell::new(groups.order.len());
+    let (cell, settler) = Cell::new(groups.commands);
+    let _registration = cancel.map(|token| token.register(core, &cell));
     let order = groups.hand_over(core, &snapshot, settler, deadline);
     core.wait(&cell, deadline);
     order
         .into_iter()
         .zip(cell.take())
-        .map(|(at, outcome)| (at, outcome.map_err(Error::from)))
+        .map(|(place, outcome)| {
+            let result = outcome.map_err(|mut failure| {
+                // Who gives up on a whole pipeline does not know where each command was.
+                failure.slot = failure.slot.or(place.slot);
+                let node = place.node.and_then(|key| snapshot.addr(key));
+                failure.node = failure.node.take().or(node);
+                Error::from(failure)
+            });
+            (place.index, result)
+        })
         .collect()
+}
+
+/// Whose result a place of the cell is, and where it was sent.
+struct Place {
+    /// The index in the pipeline.
+    index: usize,
+    slot: Option<Slot>,
+    /// `None` is the coordinator, or a node that the command names.
+    node: Option<NodeKey>,
 }
 
 /// Commands by the node that serves them, and those that name their node.
@@ -165,14 +197,15 @@ struct Groups {
     at: HashMap<Option<NodeKey>, usize>,
     /// Commands that name their node, which need not exist.
     pinned: Vec<(Pick, Batch, usize)>,
-    order: Vec<usize>,
+    commands: usize,
 }
 
 /// What goes to one node.
 struct Part {
     key: Option<NodeKey>,
     batch: Batch,
-    indices: Vec<usize>,
+    /// The index in the pipeline and the slot of each command.
+    places: Vec<(usize, Option<Slot>)>,
 }
 
 impl Groups {
@@ -183,7 +216,7 @@ impl Groups {
             facts,
             pick,
         } = command;
-        self.order.push(index);
+        self.commands += 1;
         if matches!(pick, Pick::Node(_)) {
             let mut batch = Batch::default();
             batch.push(encoded.as_bytes(), facts);
@@ -194,23 +227,23 @@ impl Groups {
             self.parts.push(Part {
                 key,
                 batch: Batch::default(),
-                indices: Vec::new(),
+                places: Vec::new(),
             });
             self.parts.len() - 1
         });
         self.parts[at].batch.push(encoded.as_bytes(), facts);
-        self.parts[at].indices.push(index);
+        self.parts[at].places.push((index, facts.target.slot()));
     }
 
-    /// Hands everything over and gives the index in the pipeline of each place of the cell.
+    /// Hands everything over and tells what each place of the cell is.
     fn hand_over(
         self,
         core: &Core,
         seen: &Arc<Snapshot>,
         settler: Settler,
         deadline: Option<Instant>,
-    ) -> Vec<usize> {
-        let mut order = Vec::with_capacity(self.order.len());
+    ) -> Vec<Place> {
+        let mut order = Vec::with_capacity(self.commands);
         let mut rest = Some(settler);
         let mut unit = |batch: Batch| {
             let places = batch.len();
@@ -219,16 +252,36 @@ impl Groups {
         };
         let mut parts = Vec::with_capacity(self.parts.len());
         for part in self.parts {
-            order.extend(part.indices);
+            let places = part.places.into_iter().map(|(index, slot)| Place {
+                index,
+                slot,
+                node: part.key,
+            });
+            order.extend(places);
             parts.push((part.key, unit(part.batch)));
         }
         for (pick, batch, index) in self.pinned {
-            order.push(index);
+            order.push(Place {
+                index,
+                slot: None,
+                node: None,
+            });
             core.routes
                 .submit(unit(batch), &pick, core.config.when_full);
         }
-        match core.routes.submit_parts(seen, parts) {
-            Ok(late) => late.into_iter().for_each(|unit| squeeze_in(core, unit)),
+        match core
+            .routes
+            .submit_parts(seen, parts, core.may_drive(deadline))
+        {
+            Ok(submitted) => {
+                // All nodes work at the same time: first everything is written, then read.
+                submitted.driven.iter().for_each(Driven::write);
+                submitted
+                    .late
+                    .into_iter()
+                    .for_each(|unit| squeeze_in(core, unit));
+                submitted.driven.iter().for_each(Driven::read);
+            }
             // The routes changed since: each command looks for its own way, in order.
             Err(parts) => parts.into_iter().for_each(|unit| {
                 unit.divide(

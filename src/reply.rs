@@ -10,8 +10,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::NodeKey;
 use crate::proto::outcome::{Certainty, Failure, Outcome, Reason};
+use crate::proto::slot::Slot;
 use crate::proto::unit::Ticket;
 use crate::sync::{Condvar, Mutex};
 
@@ -31,6 +33,8 @@ pub(crate) struct Cell {
     state: Mutex<State>,
     /// Signalled once, when the last place is done.
     done: Condvar,
+    /// The slot of its command, if it has only one.
+    slot: Option<Slot>,
 }
 
 #[derive(Debug)]
@@ -42,8 +46,6 @@ struct State {
     gone: bool,
     /// Where units of this cell were put last: who must hear that the caller has gone.
     homes: Homes,
-    /// How the command would fail if its deadline passed now.
-    note: Option<Box<Failure>>,
 }
 
 /// One place needs no list.
@@ -55,12 +57,15 @@ enum Places {
 
 #[derive(Debug)]
 enum Place {
-    /// No server has seen it, or one has refused it.
-    Queued,
-    /// A server may see it.
-    Claimed,
+    /// No server has seen it, or one has refused it. How it would fail if its deadline passed now.
+    Queued(Note),
+    /// A server may see it. What was noted before.
+    Claimed(Note),
     Done(Outcome),
 }
+
+/// What is known of the last answer to a command; `None` before the first one.
+type Note = Option<Box<Failure>>;
 
 #[derive(Debug)]
 enum Homes {
@@ -81,7 +86,7 @@ pub(crate) struct Settler {
 /// What a caller found when it gave up.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Gone {
-    /// Where to look for what it leaves behind.
+    /// Where to look for what it leaves behind; the last place comes last.
     pub(crate) homes: Vec<Home>,
     /// Commands that were still open, claimed or not.
     pub(crate) commands: usize,
@@ -90,20 +95,29 @@ pub(crate) struct Gone {
 impl Cell {
     /// A cell with so many places, and the ticket for all of them.
     pub(crate) fn new(places: usize) -> (Arc<Cell>, Settler) {
+        Self::with(places, None)
+    }
+
+    /// A cell of one command of this slot, and the ticket.
+    pub(crate) fn of_one(slot: Option<Slot>) -> (Arc<Cell>, Settler) {
+        Self::with(1, slot)
+    }
+
+    fn with(places: usize, slot: Option<Slot>) -> (Arc<Cell>, Settler) {
         let list = match places {
-            1 => Places::One(Place::Queued),
-            _ => Places::Many((0..places).map(|_| Place::Queued).collect()),
+            1 => Places::One(Place::Queued(None)),
+            _ => Places::Many((0..places).map(|_| Place::Queued(None)).collect()),
         };
         let state = State {
             places: list,
             open: places,
             gone: false,
             homes: Homes::None,
-            note: None,
         };
         let cell = Arc::new(Cell {
             state: Mutex::new(state),
             done: Condvar::new(),
+            slot,
         });
         let count = u32::try_from(places).expect("a pipeline is shorter than four billion");
         let settler = Settler {
@@ -140,14 +154,15 @@ impl Cell {
             return None;
         }
         let commands = state.open;
-        let note = state.note.take();
         for place in state.places.as_mut() {
-            let certainty = match place {
-                Place::Queued => Certainty::NotSent,
-                Place::Claimed => Certainty::Unknown,
+            let (certainty, note) = match place {
+                Place::Queued(note) => (Certainty::NotSent, note.take()),
+                Place::Claimed(note) => (Certainty::Unknown, note.take()),
                 Place::Done(_) => continue,
             };
-            *place = Place::Done(Err(given_up(why, certainty, note.as_deref())));
+            let mut failure = given_up(why, certainty, note);
+            failure.slot = failure.slot.or(self.slot);
+            *place = Place::Done(Err(failure));
         }
         state.open = 0;
         state.gone = true;
@@ -155,6 +170,13 @@ impl Cell {
         drop(state);
         self.done.notify_all();
         Some(Gone { homes, commands })
+    }
+
+    /// After giving up, says where the one command of this cell was.
+    pub(crate) fn was_at(&self, node: &NodeAddr) {
+        if let Places::One(Place::Done(Err(failure))) = &mut self.state.lock().places {
+            failure.node.get_or_insert_with(|| node.clone());
+        }
     }
 
     /// The outcome of each place; all of them must be done.
@@ -178,11 +200,10 @@ impl Cell {
 }
 
 /// How a place ends whose caller gives up. What is known of its last answer is kept.
-fn given_up(why: Reason, certainty: Certainty, note: Option<&Failure>) -> Box<Failure> {
-    let Some(note) = note else {
+fn given_up(why: Reason, certainty: Certainty, note: Note) -> Box<Failure> {
+    let Some(mut failure) = note else {
         return Failure::new(why, certainty);
     };
-    let mut failure = Box::new(note.clone());
     match certainty {
         // Claimed again since the note was written.
         Certainty::Unknown => {
@@ -204,7 +225,7 @@ impl Place {
     fn into_outcome(self) -> Outcome {
         match self {
             Place::Done(outcome) => outcome,
-            Place::Queued | Place::Claimed => abandoned(),
+            Place::Queued(_) | Place::Claimed(_) => abandoned(),
         }
     }
 }
@@ -224,8 +245,12 @@ impl Homes {
             Homes::None => *self = Homes::One(home),
             Homes::One(present) if *present == home => {}
             Homes::One(present) => *self = Homes::Many(vec![*present, home]),
-            Homes::Many(homes) if homes.contains(&home) => {}
-            Homes::Many(homes) => homes.push(home),
+            Homes::Many(homes) => {
+                if homes.last() != Some(&home) {
+                    homes.retain(|present| *present != home);
+                    homes.push(home);
+                }
+            }
         }
     }
 
@@ -312,8 +337,10 @@ impl Ticket for Settler {
         let gone = state.gone;
         if !gone {
             for place in state.range(self.first, self.places) {
-                debug_assert!(matches!(place, Place::Queued), "claimed once at a time");
-                *place = Place::Claimed;
+                match place {
+                    Place::Queued(note) => *place = Place::Claimed(note.take()),
+                    _ => debug_assert!(false, "claimed once at a time"),
+                }
             }
         }
         !gone
@@ -324,7 +351,10 @@ impl Ticket for Settler {
         let gone = state.gone;
         if !gone {
             for place in state.range(self.first, self.places) {
-                *place = Place::Queued;
+                match place {
+                    Place::Claimed(note) => *place = Place::Queued(note.take()),
+                    _ => debug_assert!(false, "only what was claimed is released"),
+                }
             }
         }
         !gone
@@ -335,7 +365,12 @@ impl Ticket for Settler {
     }
 
     fn note(&self, failure: Box<Failure>) {
-        self.cell.state.lock().note = Some(failure);
+        let mut state = self.cell.state.lock();
+        for place in state.range(self.first, self.places) {
+            if let Place::Queued(note) | Place::Claimed(note) = place {
+                *note = Some(failure.clone());
+            }
+        }
     }
 }
 
@@ -373,6 +408,41 @@ mod tests {
         assert!(!settler.claim());
         assert!(settler.is_dead());
         assert_eq!(cell.take_one().unwrap_err().certainty(), Certainty::NotSent);
+    }
+
+    #[test]
+    fn who_gives_up_learns_where_the_command_was() {
+        let slot = Slot::new(7);
+        let (cell, settler) = Cell::of_one(slot);
+        let (a, b) = (Home::Node(NodeKey(0)), Home::Node(NodeKey(1)));
+        for home in [a, b, Home::Coordinator, a, a, b] {
+            settler.set_home(home);
+        }
+        let gone = cell.give_up(Reason::Timeout).unwrap();
+        assert_eq!(gone.homes, [Home::Coordinator, a, b]);
+        let addr = NodeAddr::new("h", 1);
+        cell.was_at(&addr);
+        let failure = cell.take_one().unwrap_err();
+        assert_eq!((failure.node(), failure.slot()), (Some(&addr), slot));
+    }
+
+    #[test]
+    fn a_note_concerns_its_own_places() {
+        let (cell, mut settler) = Cell::new(3);
+        let first = settler.split_front(1);
+        first.note(Failure::new(Reason::SlotUncovered, Certainty::Refused));
+        assert!(settler.claim());
+        assert!(cell.give_up(Reason::Timeout).is_some());
+        let reasons = cell.take().into_iter().map(|outcome| {
+            let failure = outcome.unwrap_err();
+            (failure.reason(), failure.certainty())
+        });
+        assert!(reasons.eq([
+            (Reason::SlotUncovered, Certainty::Refused),
+            (Reason::Timeout, Certainty::Unknown),
+            (Reason::Timeout, Certainty::Unknown),
+        ]));
+        drop((first, settler));
     }
 
     #[test]

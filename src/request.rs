@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::cmd::{Cmd, Route};
 use crate::error::{Error, Misuse, Result};
 use crate::proto::addr::NodeAddr;
 use crate::proto::command::{
-    self, Access, Aggregate, Blocking, DynamicSpec, Spec, Target as Place,
+    self, Access, Aggregate, Blocking, DynamicSpec, Spec, Target as Place, TimeArg,
 };
 use crate::proto::resp::encode::Encoded;
+use crate::proto::slot::Slot;
 use crate::proto::unit::{Body, Bytes, Facts, Target};
 use crate::runtime::clock;
 use crate::runtime::routes::Pick;
@@ -21,6 +23,11 @@ pub(crate) struct Request {
     pub(crate) encoded: Encoded,
     pub(crate) plan: Plan,
     pub(crate) deadline: Option<Instant>,
+    /// Whether the caller stated how long to wait.
+    pub(crate) has_own_deadline: bool,
+    pub(crate) cancel: Option<CancelToken>,
+    /// Which argument says how long the command blocks.
+    pub(crate) time_arg: Option<TimeArg>,
 }
 
 /// How it is to be sent.
@@ -72,7 +79,7 @@ impl Known {
 impl Request {
     /// Checks a command. Nothing is sent for it, but a command that the table does not know is
     /// asked for once with `COMMAND INFO`.
-    pub(crate) fn new(command: Cmd, core: &Core) -> Result<Self> {
+    pub(crate) fn new(command: Cmd, core: &Arc<Core>) -> Result<Self> {
         let standalone = core.is_standalone();
         match command.flaw() {
             // A single server takes keys of any slots together.
@@ -83,14 +90,21 @@ impl Request {
         let deadline = command.deadline_at(clock::now(), core.config.response_timeout);
         let known = Self::look_up(&command, core, deadline)?;
         let plan = Self::plan(&command, &known, standalone)?;
+        let time_arg = match (&plan, &known) {
+            (Plan::Blocking(..), Known::Table(spec)) => spec.time_arg(command.encoded().args()),
+            _ => None,
+        };
         Ok(Self {
-            encoded: command.into_encoded(),
             plan,
             deadline,
+            has_own_deadline: command.states_deadline(),
+            cancel: command.cancel().cloned(),
+            time_arg,
+            encoded: command.into_encoded(),
         })
     }
 
-    fn look_up(command: &Cmd, core: &Core, deadline: Option<Instant>) -> Result<Known> {
+    fn look_up(command: &Cmd, core: &Arc<Core>, deadline: Option<Instant>) -> Result<Known> {
         if let Some(spec) = command::find(command.encoded().args()) {
             return Ok(Known::Table(spec));
         }
@@ -140,6 +154,29 @@ impl Request {
             Some(blocking) => Plan::Blocking(facts, pick, blocking),
             None => Plan::Shared(facts, pick),
         })
+    }
+
+    /// The slot of a member of a transaction, checked like any command. Where a command without
+    /// keys would go by itself does not matter: it runs where the transaction does.
+    pub(crate) fn slot_in_chain(command: &Cmd, core: &Arc<Core>) -> Result<Option<Slot>> {
+        match command.flaw() {
+            Some(Misuse::CrossSlot(..)) if core.is_standalone() => {}
+            Some(flaw) => return Err(flaw.into()),
+            None => {}
+        }
+        let deadline = command.deadline_at(clock::now(), core.config.response_timeout);
+        let known = Self::look_up(command, core, deadline)?;
+        let place = match known.place(command.encoded()) {
+            Err(Error::Misuse(Misuse::CrossSlot(slot, _))) if core.is_standalone() => {
+                Place::Slot(slot)
+            }
+            place => place?,
+        };
+        match (command.stated_slot(), place) {
+            (_, Place::Refused(why)) => Err(refused(command, why)),
+            (Some(slot), _) | (None, Place::Slot(slot)) => Ok(Some(slot)),
+            (None, Place::Any | Place::AllPrimaries(_) | Place::NamedNode(_)) => Ok(None),
+        }
     }
 
     /// The body of a unit of this one command.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::proto::addr::NodeAddr;
+use crate::proto::limits::REPLY_BYTES;
 
 pub use builder::Builder;
 pub use login::Credentials;
@@ -72,7 +73,7 @@ impl Default for Config {
             queue_commands: 100_000,
             queue_bytes: 256 * 1024 * 1024,
             when_full: WhenFull::Wait,
-            max_reply_bytes: 1024 * 1024 * 1024,
+            max_reply_bytes: REPLY_BYTES,
 
             refresh_min_interval: Duration::from_millis(100),
             refresh_max_interval: Duration::from_secs(5),

@@ -95,6 +95,16 @@ impl<T: Ticket> Inflight<T> {
         self.bytes
     }
 
+    /// What has to be passed for everything that is on the wire now to be answered.
+    pub(crate) fn mark(&self) -> u64 {
+        self.gone + self.entries.len() as u64
+    }
+
+    /// Whether everything before a mark has left.
+    pub(crate) fn has_passed(&self, mark: u64) -> bool {
+        self.gone >= mark
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

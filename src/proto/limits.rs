@@ -11,6 +11,9 @@ pub(crate) const BULK_BYTES: usize = 512 * 1024 * 1024;
 /// Most elements of a reply that are kept, over all levels.
 pub(crate) const REPLY_ELEMENTS: usize = 64 * 1024 * 1024;
 
+/// Most bytes of a reply that are kept, as they arrive, unless the user says otherwise.
+pub(crate) const REPLY_BYTES: usize = 1024 * 1024 * 1024;
+
 /// Longest line of the protocol: a header, a simple string or an error.
 pub(crate) const LINE_BYTES: usize = 64 * 1024;
 

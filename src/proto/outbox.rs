@@ -152,6 +152,12 @@ impl<T: Ticket> Outbox<T> {
         self.queue.extract(slots)
     }
 
+    /// This node does not answer: what other nodes can run as well. With `reads` it is a replica,
+    /// so that is everything with a key, too.
+    pub(crate) fn release(&mut self, reads: bool) -> Vec<Unit<T>> {
+        self.queue.extract_free(reads)
+    }
+
     /// This node ends: everything that is queued.
     pub(crate) fn give_up_all(&mut self) -> Vec<Unit<T>> {
         self.queue.extract_all()

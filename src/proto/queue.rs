@@ -90,6 +90,16 @@ impl<T: Ticket> Queue<T> {
         self.take(|target| target.slot().is_some_and(|slot| slots.contains(slot)))
     }
 
+    /// Takes what other nodes can run as well: commands without keys, and with `reads` those with
+    /// keys, too. What was addressed to this node stays.
+    pub(crate) fn extract_free(&mut self, reads: bool) -> Vec<Unit<T>> {
+        self.take(|target| match target {
+            Target::Any => true,
+            Target::Slot(_) => reads,
+            Target::Node => false,
+        })
+    }
+
     /// Takes everything.
     pub(crate) fn extract_all(&mut self) -> Vec<Unit<T>> {
         self.take(|_| true)

@@ -78,6 +78,7 @@ impl SlotSet {
         self.words[slot.index() / 64] |= 1 << (slot.index() % 64);
     }
 
+    #[cfg(test)]
     pub(crate) fn remove(&mut self, slot: Slot) {
         self.words[slot.index() / 64] &= !(1 << (slot.index() % 64));
     }
@@ -90,6 +91,7 @@ impl SlotSet {
         self.words.iter().all(|&word| word == 0)
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.words
             .iter()

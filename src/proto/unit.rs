@@ -114,10 +114,6 @@ impl Batch {
         self.commands.len()
     }
 
-    pub(crate) fn byte_len(&self) -> usize {
-        self.bytes.len()
-    }
-
     fn start(&self, index: usize) -> usize {
         index
             .checked_sub(1)
@@ -145,6 +141,25 @@ pub(crate) enum Body {
     },
     /// Some neighbouring commands of a batch.
     Part(Arc<Batch>, Range<usize>),
+}
+
+impl Body {
+    /// The slot of its first command.
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        self.facts(0).target.slot()
+    }
+
+    /// The facts of the command at this place.
+    pub(crate) fn facts(&self, place: usize) -> Facts {
+        match self {
+            Body::One(_, facts) => *facts,
+            Body::Chain { target, .. } => Facts {
+                target: *target,
+                repeatable: false,
+            },
+            Body::Part(batch, range) => batch.commands[range.start + place].1,
+        }
+    }
 }
 
 /// The smallest thing that may move: 1..n commands, one ticket.
@@ -240,14 +255,7 @@ impl<T> Unit<T> {
 
     /// The facts of the command at this place.
     pub(crate) fn facts(&self, place: usize) -> Facts {
-        match &self.body {
-            Body::One(_, facts) => *facts,
-            Body::Chain { target, .. } => Facts {
-                target: *target,
-                repeatable: false,
-            },
-            Body::Part(batch, range) => batch.commands[range.start + place].1,
-        }
+        self.body.facts(place)
     }
 
     pub(crate) fn slot(&self, place: usize) -> Option<Slot> {
@@ -270,6 +278,8 @@ impl<T> Unit<T> {
         }
     }
 
+    /// How often it was written.
+    #[cfg(test)]
     pub(crate) fn attempts(&self) -> u32 {
         self.trail.as_ref().map_or(0, |trail| trail.attempts)
     }
@@ -366,7 +376,6 @@ impl<T: Ticket> Unit<T> {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Ledger, part};
-    use super::*;
 
     #[test]
     fn a_part_divides_along_command_boundaries_and_keeps_its_bytes() {

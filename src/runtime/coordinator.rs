@@ -15,13 +15,14 @@ use super::dial::Dialer;
 use super::load::Amount;
 use super::node::{NodeHandle, NodeSetup};
 use super::query;
+use super::records::NodeMessage;
 use super::routes::{Routes, Snapshot};
+use super::settings::settings;
 use super::thread::Thread;
-use super::wire::NodeMessage;
-use crate::config::{Config, ReadFrom};
+use crate::config::Config;
 use crate::proto::addr::NodeAddr;
-use crate::proto::cluster::{Cluster, Commit, Dial, Effect, Event, NodeKey, Settings};
-use crate::proto::outcome::Reason;
+use crate::proto::cluster::{Cluster, Commit, Dial, Effect, Event, NodeKey};
+use crate::proto::outcome::{Outcome, Reason};
 use crate::proto::unit::Unit;
 use crate::reply::Settler;
 use crate::stats::ClientCounters;
@@ -41,6 +42,7 @@ pub(crate) struct CoordinatorHandle {
     pub(crate) routes: Arc<Routes>,
     pub(crate) counters: Arc<ClientCounters>,
     control: Sender<Control>,
+    events: Sender<Event<Settler>>,
     thread: Thread,
 }
 
@@ -80,18 +82,21 @@ impl CoordinatorHandle {
             report,
             ready,
             announce: None,
+            settled: Vec::new(),
             queries: Vec::new(),
             stop: Some(bounded(0)),
             closing: None,
             config,
             dialer,
         };
+        let events = actor.report.clone();
         let thread = Thread::spawn("coordinator", move || actor.run())?;
         Ok((
             Self {
                 routes,
                 counters,
                 control,
+                events,
                 thread,
             },
             when_ready,
@@ -103,6 +108,11 @@ impl CoordinatorHandle {
         self.control.clone()
     }
 
+    /// For reporting what threads outside of the runtime learn.
+    pub(crate) fn events(&self) -> Sender<Event<Settler>> {
+        self.events.clone()
+    }
+
     pub(crate) fn tell(&self, control: Control) {
         // After its end nothing is left to tell.
         drop(self.control.send(control));
@@ -111,21 +121,6 @@ impl CoordinatorHandle {
     /// Waits for the end that was asked for.
     pub(crate) fn join(self) {
         drop(self.thread);
-    }
-}
-
-fn settings(config: &Config) -> Settings {
-    Settings {
-        seeds: config.seeds.clone(),
-        max_redirects: config.max_redirects,
-        follow_redirects: config.follow_redirects,
-        strict_order: config.strict_order,
-        replica_reads: config.read_from != ReadFrom::Primary,
-        lazy: config.lazy,
-        refresh_least: config.refresh_min_interval,
-        refresh_most: config.refresh_max_interval,
-        refresh_period: config.periodic_refresh,
-        drain_limit: config.drain_limit,
     }
 }
 
@@ -145,6 +140,9 @@ struct Coordinator {
     ready: Sender<Result<(), Vec<String>>>,
     /// What `ready` is told once the routes are published.
     announce: Option<Result<(), Vec<String>>>,
+    /// What ends in this step. Its callers wake up when the routes are published, so that their
+    /// next command goes by what this one has taught.
+    settled: Vec<(Settler, Outcome)>,
     /// Topology queries under way.
     queries: Vec<Thread>,
     /// Dropped to stop the queries.
@@ -191,6 +189,7 @@ impl Coordinator {
         self.cluster.tick(clock::now());
         self.carry_out();
         self.publish();
+        self.settle();
         if let Some(result) = self.announce.take() {
             drop(self.ready.send(result));
         }
@@ -219,7 +218,9 @@ impl Coordinator {
 
     fn take_parked(&mut self) {
         while let Ok(unit) = self.parked.try_recv() {
-            self.routes.parked_load.arrived(super::wire::amount(&unit));
+            self.routes
+                .parked_load
+                .arrived(super::records::amount(&unit));
             self.counters.parked.fetch_add(1, Ordering::Relaxed);
             self.cluster.submit(unit, clock::now());
         }
@@ -259,7 +260,7 @@ impl Coordinator {
 
     fn carry_out_one(&mut self, effect: Effect<Settler>) {
         match effect {
-            Effect::Settle(ticket, outcome) => ticket.settle(outcome),
+            Effect::Settle(ticket, outcome) => self.settled.push((ticket, outcome)),
             Effect::Send(node, unit) => self.send(node, unit),
             Effect::Spawn(key, addr, dial) => self.spawn(key, addr, dial),
             Effect::Replace(node, generation) => self.tell(node, NodeMessage::Replace(generation)),
@@ -284,13 +285,27 @@ impl Coordinator {
         }
     }
 
+    fn settle(&mut self) {
+        for (ticket, outcome) in self.settled.drain(..) {
+            if matches!(&outcome, Err(failure) if failure.reason() == Reason::TooManyRedirects) {
+                let counter = &self.counters.redirects_exhausted;
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+            ticket.settle(outcome);
+        }
+    }
+
     fn send(&self, node: NodeKey, unit: Unit<Settler>) {
         match self.nodes.get(&node) {
             Some((handle, _)) => {
-                handle.wire.load.coming(super::wire::amount(&unit));
+                handle
+                    .wire
+                    .records
+                    .load
+                    .coming(super::records::amount(&unit));
                 handle.submit(unit);
             }
-            None => super::routes::fail(unit, Reason::NodeGone),
+            None => super::routes::fail(unit, Reason::NodeGone, None),
         }
     }
 
@@ -346,7 +361,7 @@ impl Coordinator {
                 Some((handle, _)) => handle.take_over(slots, units),
                 None => units
                     .into_iter()
-                    .for_each(|u| super::routes::fail(u, Reason::NodeGone)),
+                    .for_each(|u| super::routes::fail(u, Reason::NodeGone, None)),
             }
         }
         for (node, id, slots) in commit.give_ups {
@@ -354,6 +369,9 @@ impl Coordinator {
                 Some((handle, _)) => handle.tell(NodeMessage::GiveUp(id, slots)),
                 None => drop(self.report.send(Event::Cleared { id })),
             }
+        }
+        for (node, reads) in commit.release {
+            self.tell(node, NodeMessage::Release { reads });
         }
         let limit = clock::now() + self.config.drain_limit;
         for node in commit.retire {
@@ -398,7 +416,7 @@ impl Coordinator {
 
     /// Whether nothing waits anywhere.
     fn is_drained(&self) -> bool {
-        let idle = |node: &Arc<NodeHandle>| node.wire.load.total() == Amount::default();
+        let idle = |node: &Arc<NodeHandle>| node.wire.records.load.total() == Amount::default();
         self.parked.is_empty()
             && self.events.is_empty()
             && self.cluster.waiting() == 0
@@ -424,7 +442,7 @@ impl Coordinator {
             self.handle_last(event);
         }
         while let Ok(unit) = self.parked.try_recv() {
-            super::routes::fail(unit, Reason::Closed);
+            super::routes::fail(unit, Reason::Closed, None);
         }
         self.cluster.close();
         for effect in self.cluster.take_effects() {
@@ -436,7 +454,7 @@ impl Coordinator {
 
     /// After the end was decided units are not moved any more.
     fn handle_last(&mut self, event: Event<Settler>) {
-        let closed = |unit| super::routes::fail(unit, Reason::Closed);
+        let closed = |unit| super::routes::fail(unit, Reason::Closed, None);
         match event {
             Event::Redirected { unit, .. } => closed(unit),
             Event::Strays { units, .. } | Event::Extracted { units, .. } => {

@@ -3,16 +3,16 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, TryRecvError};
+use crossbeam_channel::Receiver;
 
 use super::clock;
-use super::transport::{Connection, READ_SLICE, Transport, is_slice, stopped};
+use super::transport::{Connection, READ_SLICE, Transport, is_any_stopped, is_slice, stopped};
 use crate::config::{Config, Protocol, ReadFrom};
 use crate::proto::addr::NodeAddr;
 use crate::proto::handshake::{Handshake, Progress, Setup};
-use crate::proto::limits;
+use crate::proto::limits::REPLY_BYTES;
 use crate::proto::resp::decode::{DecodeLimits, Decoder, Frame};
 use crate::proto::resp::encode::Encoded;
 use crate::proto::value::Value;
@@ -30,6 +30,12 @@ pub(crate) struct Open {
     pub(crate) decoder: Decoder,
 }
 
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Open").finish_non_exhaustive()
+    }
+}
+
 impl std::fmt::Debug for Dialer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Dialer").finish_non_exhaustive()
@@ -43,25 +49,44 @@ impl Dialer {
 
     /// Connects to an address that the cluster named.
     pub(crate) fn open_node(&self, addr: &NodeAddr, stop: &Receiver<()>) -> io::Result<Open> {
+        self.open_node_by(addr, None, &[stop])
+    }
+
+    /// As [`open_node`](Self::open_node), for a caller that has its own deadline and gives up when
+    /// any of `stops` is disconnected.
+    pub(crate) fn open_node_by(
+        &self,
+        addr: &NodeAddr,
+        deadline: Option<Instant>,
+        stops: &[&Receiver<()>],
+    ) -> io::Result<Open> {
         let mapped = guarded(|| self.config.address_map.apply(addr))?;
-        self.open(addr, &mapped, stop)
+        let limit = clock::now() + self.config.connect_timeout;
+        let deadline = deadline.map_or(limit, |deadline| deadline.min(limit));
+        self.open(addr, &mapped, deadline, stops)
     }
 
     /// Connects to an address that the user gave: it is not mapped.
     pub(crate) fn open_seed(&self, addr: &NodeAddr, stop: &Receiver<()>) -> io::Result<Open> {
-        self.open(addr, addr, stop)
+        let deadline = clock::now() + self.config.connect_timeout;
+        self.open(addr, addr, deadline, &[stop])
     }
 
-    fn open(&self, name: &NodeAddr, dial: &NodeAddr, stop: &Receiver<()>) -> io::Result<Open> {
-        let deadline = clock::now() + self.config.connect_timeout;
+    fn open(
+        &self,
+        name: &NodeAddr,
+        dial: &NodeAddr,
+        deadline: Instant,
+        stops: &[&Receiver<()>],
+    ) -> io::Result<Open> {
         let setup = self.setup(name)?;
-        let mut connection = self.transport.connect(dial, deadline, stop)?;
+        let mut connection = self.transport.connect(dial, deadline, stops)?;
         connection.read.set_timeout(Some(READ_SLICE))?;
         let mut talk = Talk {
             connection,
-            decoder: self.decoder(),
+            decoder: Decoder::new(DecodeLimits::default()),
             deadline,
-            stop,
+            stops,
         };
         let (mut handshake, mut bytes) = Handshake::start(setup);
         loop {
@@ -74,9 +99,11 @@ impl Dialer {
                     Progress::Ready => {
                         let Talk {
                             mut connection,
-                            decoder,
+                            mut decoder,
                             ..
                         } = talk;
+                        // The user's limit is for what the user asks.
+                        decoder.limit_reply_bytes(self.config.max_reply_bytes);
                         connection.read.set_timeout(None)?;
                         return Ok(Open {
                             connection,
@@ -97,15 +124,16 @@ impl Dialer {
     ) -> io::Result<Value> {
         let Open {
             mut connection,
-            decoder,
+            mut decoder,
         } = open;
+        decoder.limit_reply_bytes(REPLY_BYTES);
         connection.read.set_timeout(Some(READ_SLICE))?;
         let deadline = clock::now() + self.config.connect_timeout;
         let mut talk = Talk {
             connection,
             decoder,
             deadline,
-            stop,
+            stops: &[stop],
         };
         talk.write(question.as_bytes())?;
         let reply = talk.reply();
@@ -126,14 +154,6 @@ impl Dialer {
             resp2: self.config.protocol == Protocol::Resp2,
         })
     }
-
-    fn decoder(&self) -> Decoder {
-        let bulk_bytes = self.config.max_reply_bytes.min(limits::BULK_BYTES);
-        Decoder::new(DecodeLimits {
-            bulk_bytes,
-            ..DecodeLimits::default()
-        })
-    }
 }
 
 /// A user's closure that panics fails this connection and nothing else.
@@ -147,7 +167,7 @@ struct Talk<'a> {
     connection: Connection,
     decoder: Decoder,
     deadline: Instant,
-    stop: &'a Receiver<()>,
+    stops: &'a [&'a Receiver<()>],
 }
 
 impl Talk<'_> {
@@ -189,7 +209,7 @@ impl Talk<'_> {
     }
 
     fn check(&self) -> io::Result<()> {
-        if self.stop.try_recv() != Err(TryRecvError::Empty) {
+        if is_any_stopped(self.stops, Duration::ZERO) {
             return Err(stopped());
         }
         if clock::now() >= self.deadline {

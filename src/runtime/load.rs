@@ -4,7 +4,7 @@
 //! wire. There are no books that a unit could fall out of.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::clock;
 use crate::sync::{Condvar, Mutex};
@@ -69,6 +69,9 @@ pub(crate) enum NoRoom {
     Closed,
 }
 
+/// How soon a caller that waits for room notices that it was cancelled.
+const LOOK_FOR_CANCEL: Duration = Duration::from_millis(20);
+
 impl Load {
     pub(crate) fn new(limit: Amount) -> Self {
         Self {
@@ -91,6 +94,11 @@ impl Load {
             commands: coming.commands + queued.commands + sent.commands,
             bytes: coming.bytes + queued.bytes + sent.bytes,
         }
+    }
+
+    /// Whether nothing else than this, which was admitted, is here or on its way here.
+    pub(crate) fn holds_only(&self, this: Amount) -> bool {
+        !self.closed.load(Ordering::SeqCst) && self.total().commands == this.commands
     }
 
     /// Commands that wait to be written.
@@ -129,8 +137,14 @@ impl Load {
         self.coming.bytes.fetch_add(more.bytes, Ordering::SeqCst);
     }
 
-    /// Waits until a unit of this size may fit, or the deadline passes (`false`).
-    pub(crate) fn wait_for_room(&self, more: Amount, deadline: Option<Instant>) -> bool {
+    /// Waits until a unit of this size may fit (`true`), or the deadline passes or its caller has
+    /// gone (`false`).
+    pub(crate) fn wait_for_room(
+        &self,
+        more: Amount,
+        deadline: Option<Instant>,
+        is_gone: impl Fn() -> bool,
+    ) -> bool {
         let mut gate = self.gate.lock();
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let found = loop {
@@ -140,11 +154,14 @@ impl Load {
             if fits || self.closed.load(Ordering::SeqCst) {
                 break true;
             }
-            match deadline {
-                None => self.room.wait(&mut gate),
-                Some(deadline) if clock::now() >= deadline => break false,
-                Some(deadline) => drop(self.room.wait_until(&mut gate, deadline)),
+            let now = clock::now();
+            if is_gone() || deadline.is_some_and(|deadline| deadline <= now) {
+                break false;
             }
+            // A cancel does not know of this wait, so it is looked for now and then.
+            let look = now + LOOK_FOR_CANCEL;
+            let until = deadline.map_or(look, |deadline| deadline.min(look));
+            self.room.wait_until(&mut gate, until);
         };
         self.waiters.fetch_sub(1, Ordering::SeqCst);
         found
@@ -212,12 +229,12 @@ mod tests {
         let load = Load::new(amount(1, 100));
         load.coming(amount(1, 1));
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| load.wait_for_room(amount(1, 1), None));
+            let waiter = scope.spawn(|| load.wait_for_room(amount(1, 1), None, || false));
             load.arrived(amount(1, 1));
             load.set_queued(amount(0, 0));
             assert!(waiter.join().unwrap());
             load.set_sent(amount(1, 1));
-            let waiter = scope.spawn(|| load.wait_for_room(amount(1, 1), None));
+            let waiter = scope.spawn(|| load.wait_for_room(amount(1, 1), None, || false));
             load.close();
             assert!(waiter.join().unwrap());
         });

@@ -14,12 +14,18 @@
 
 pub(crate) mod clock;
 pub(crate) mod coordinator;
+pub(crate) mod dedicated;
 pub(crate) mod dial;
+pub(crate) mod direct;
+mod drive;
 pub(crate) mod load;
 pub(crate) mod node;
 mod query;
+mod read_side;
 mod reader;
+pub(crate) mod records;
 pub(crate) mod routes;
+mod settings;
 pub(crate) mod thread;
 pub(crate) mod transport;
 pub(crate) mod wire;

@@ -7,19 +7,17 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, bounded, unbounded};
 
 use super::dial::Dialer;
-use super::load::{Amount, Load};
+use super::load::Amount;
 use super::reader::Reader;
+use super::records::{NodeMessage, Records, amount};
 use super::thread::Thread;
-use super::wire::{NodeMessage, Wire, WireState, amount};
+use super::wire::Wire;
 use super::write_loop::{WriteLoop, WriteSetup};
 use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::{Dial, Event, NodeKey};
-use crate::proto::inflight::Inflight;
 use crate::proto::slot::SlotSet;
 use crate::proto::unit::Unit;
 use crate::reply::{Home, Settler};
-use crate::stats::NodeCounters;
-use crate::sync::Mutex;
 
 /// What callers and the coordinator hold of a node.
 pub(crate) struct NodeHandle {
@@ -30,7 +28,7 @@ pub(crate) struct NodeHandle {
 
 impl std::fmt::Debug for NodeHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "NodeHandle({})", self.wire.addr)
+        write!(f, "NodeHandle({})", self.wire.records.addr)
     }
 }
 
@@ -51,48 +49,49 @@ impl NodeHandle {
     /// thread joins the write loop.
     pub(crate) fn start(setup: NodeSetup) -> io::Result<(Arc<Self>, Thread)> {
         let (inbox, messages) = unbounded();
-        let wire = Arc::new(Wire {
-            load: Load::new(setup.limit),
-            stats: NodeCounters::default(),
-            state: Mutex::new(WireState {
-                inflight: Inflight::new(setup.addr.clone()),
-                tell_when_idle: false,
-            }),
-            addr: setup.addr,
-        });
+        let NodeSetup {
+            key,
+            addr,
+            dial,
+            limit,
+            drain_limit,
+            retry_reads,
+            dialer,
+            events,
+        } = setup;
+        let wire = Arc::new(Wire::new(Records::new(
+            key,
+            addr,
+            limit,
+            inbox.clone(),
+            events,
+        )));
         let handle = Arc::new(Self {
-            key: setup.key,
+            key,
             wire: Arc::clone(&wire),
-            inbox: inbox.clone(),
+            inbox,
         });
         let (order, orders) = bounded(1);
         let (stop, stopped) = bounded(0);
         let reader = Reader {
-            key: setup.key,
             wire: Arc::clone(&wire),
-            dialer: setup.dialer,
-            inbox,
-            events: setup.events.clone(),
+            dialer,
             orders,
             stop: stopped,
         };
-        let port = wire.addr.port();
-        let name = format!("read-{port}");
-        let on_demand = setup.dial == Dial::OnDemand;
-        let reader = Thread::spawn(&name, move || reader.run(on_demand))?;
+        let port = wire.records.addr.port();
+        let on_demand = dial == Dial::OnDemand;
+        let reader = Thread::spawn(&format!("read-{port}"), move || reader.run(on_demand))?;
         let write_loop = WriteLoop::new(WriteSetup {
-            key: setup.key,
-            drain_limit: setup.drain_limit,
-            retry_reads: setup.retry_reads,
+            drain_limit,
+            retry_reads,
             messages,
-            events: setup.events,
             order: on_demand.then_some(order),
             stop,
             reader,
             wire,
         });
-        let name = format!("write-{port}");
-        let thread = Thread::spawn(&name, move || write_loop.run())?;
+        let thread = Thread::spawn(&format!("write-{port}"), move || write_loop.run())?;
         Ok((handle, thread))
     }
 
@@ -106,7 +105,7 @@ impl NodeHandle {
     pub(crate) fn take_over(&self, slots: SlotSet, units: Vec<Unit<Settler>>) {
         for unit in &units {
             unit.ticket.set_home(Home::Node(self.key));
-            self.wire.load.coming(amount(unit));
+            self.wire.records.load.coming(amount(unit));
         }
         self.tell(NodeMessage::TakeOver(slots, units));
     }
@@ -114,7 +113,10 @@ impl NodeHandle {
     pub(crate) fn tell(&self, message: NodeMessage) {
         if let Err(error) = self.inbox.send(message) {
             // A node that has ended is named by no route any more; its tickets settle by dropping.
-            log::error!("node {}: a message came after its end", self.wire.addr);
+            log::error!(
+                "node {}: a message came after its end",
+                self.wire.records.addr
+            );
             drop(error);
         }
     }

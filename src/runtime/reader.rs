@@ -1,26 +1,23 @@
-//! The reading thread of a node: makes connections, matches replies to written units.
+//! The reading thread of a node: makes connections, reads replies unless a caller does.
 //!
 //! It never waits for the write loop: it takes the lock of the in-flight list for a moment, and
 //! every channel that it sends to is unbounded. It alone declares a connection lost, so no reply
 //! can arrive after that was said.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, select};
+use crossbeam_channel::{Receiver, select};
 
 use super::clock;
 use super::dial::{Dialer, Open};
-use super::transport::{ReadHalf, is_slice, is_stopped};
-use super::wire::{NodeMessage, Wire};
+use super::read_side::Progress;
+use super::records::NodeMessage;
+use super::transport::is_stopped;
+use super::wire::Wire;
 use crate::proto::backoff::{Backoff, Random};
-use crate::proto::cluster::{Event, NodeKey};
-use crate::proto::redirect::Redirect;
-use crate::proto::resp::decode::{Decoder, Frame};
-use crate::proto::verdict::{Answer, Reply};
-use crate::reply::Settler;
+use crate::proto::cluster::Event;
 
 /// Pauses between attempts to connect.
 const RECONNECT: Backoff = Backoff {
@@ -31,13 +28,14 @@ const RECONNECT: Backoff = Backoff {
 /// A connection that ends sooner counts as a failed attempt: the node is not well.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 
+/// How long the thread leaves an idle connection to callers before it reads again by itself, so
+/// that it notices when the connection ends.
+const REST: Duration = Duration::from_millis(50);
+
 /// What the reading thread owns.
 pub(super) struct Reader {
-    pub(super) key: NodeKey,
     pub(super) wire: Arc<Wire>,
     pub(super) dialer: Arc<Dialer>,
-    pub(super) inbox: Sender<NodeMessage>,
-    pub(super) events: Sender<Event<Settler>>,
     /// A first unit came: connect.
     pub(super) orders: Receiver<()>,
     /// Disconnected when the node ends.
@@ -47,7 +45,7 @@ pub(super) struct Reader {
 /// Whatever ends the thread, a panic included: its write loop must not wait for it for ever.
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.tell(NodeMessage::ReaderEnded);
+        self.wire.records.tell(NodeMessage::ReaderEnded);
     }
 }
 
@@ -60,7 +58,7 @@ impl Reader {
         let mut random = Random::new(clock::seed());
         let (mut failures, mut generation) = (0, 0);
         loop {
-            match self.dialer.open_node(&self.wire.addr, &self.stop) {
+            match self.dialer.open_node(&self.wire.records.addr, &self.stop) {
                 Ok(open) => {
                     failures = if self.serve(open, &mut generation) {
                         0
@@ -69,14 +67,16 @@ impl Reader {
                     };
                 }
                 Err(error) => {
-                    log::warn!("node {}: cannot connect: {error}", self.wire.addr);
+                    log::warn!("node {}: cannot connect: {error}", self.wire.records.addr);
                     failures += 1;
                 }
             }
             if is_stopped(&self.stop, Duration::ZERO) {
                 return;
             }
-            self.report(Event::NodeDown { node: self.key });
+            self.wire.records.report(Event::NodeDown {
+                node: self.wire.records.key,
+            });
             if failures > 0 && is_stopped(&self.stop, RECONNECT.pause(failures, &mut random)) {
                 return;
             }
@@ -94,151 +94,65 @@ impl Reader {
     fn serve(&self, open: Open, generation: &mut u64) -> bool {
         let begun = clock::now();
         *generation += 1;
-        self.wire.stats.connects.fetch_add(1, Ordering::Relaxed);
+        self.wire
+            .records
+            .stats
+            .connects
+            .fetch_add(1, Ordering::Relaxed);
         let Open {
             connection,
             decoder,
         } = open;
+        let opened = self
+            .wire
+            .read
+            .lock()
+            .open(connection.read, decoder, *generation);
+        if let Err(error) = opened {
+            log::warn!("node {}: {error}", self.wire.records.addr);
+            return false;
+        }
         let write = connection.write;
-        self.tell(NodeMessage::Connected {
+        self.wire.records.tell(NodeMessage::Connected {
             generation: *generation,
             write,
         });
-        self.report(Event::NodeUp { node: self.key });
-        let why = self.read(connection.read, decoder, *generation);
-        log::info!("node {}: connection ended: {why}", self.wire.addr);
-        self.tell(NodeMessage::Lost {
+        self.wire.records.report(Event::NodeUp {
+            node: self.wire.records.key,
+        });
+        let why = self.read();
+        log::info!("node {}: connection ended: {why}", self.wire.records.addr);
+        self.wire.records.tell(NodeMessage::Lost {
             generation: *generation,
         });
         clock::now() >= begun + SHORT_LIFE
     }
 
-    fn read(&self, mut stream: Box<dyn ReadHalf>, mut decoder: Decoder, generation: u64) -> String {
-        let mut replies = VecDeque::new();
-        let mut answers = Vec::new();
+    /// Reads whatever callers do not read; gives the reason of the end.
+    fn read(&self) -> String {
+        // Pushes may have come with the handshake.
+        self.wire.read.lock().digest(&self.wire.records);
+        let mut was_silent = false;
         loop {
-            loop {
-                match decoder.next_frame() {
-                    Ok(Some(Frame::Reply(reply))) => replies.push_back(reply),
-                    Ok(Some(Frame::Push(_))) => {}
-                    Ok(None) => break,
-                    Err(error) => {
-                        // What came before the fault is good.
-                        self.take(&mut replies, &mut answers, generation).ok();
-                        return error.to_string();
-                    }
+            let mut side = self.wire.read.lock();
+            if let Some(why) = side.fault() {
+                let why = why.to_owned();
+                side.close();
+                return why;
+            }
+            let is_idle = self.wire.records.state.lock().inflight.is_empty();
+            if is_idle && side.was_solo {
+                drop(side);
+                let was_woken = self.wire.records.rest(REST);
+                side = self.wire.read.lock();
+                if !was_woken {
+                    // Nobody came back.
+                    side.was_solo = false;
                 }
             }
-            if let Err(why) = self.take(&mut replies, &mut answers, generation) {
-                return why.to_owned();
-            }
-            match stream.read(decoder.spare()) {
-                Ok(0) => return "closed by the server".to_owned(),
-                Ok(count) => {
-                    self.wire
-                        .stats
-                        .bytes_in
-                        .fetch_add(count as u64, Ordering::Relaxed);
-                    decoder.filled(count);
-                }
-                Err(error) if is_slice(&error) => {}
-                Err(error) => return error.to_string(),
-            }
+            side.set_patient(is_idle && was_silent);
+            was_silent = side.read(&self.wire.records) == Progress::Silence;
+            side.set_patient(false);
         }
-    }
-
-    /// Hands replies to their units.
-    fn take(
-        &self,
-        replies: &mut VecDeque<Reply>,
-        answers: &mut Vec<Answer<Settler>>,
-        generation: u64,
-    ) -> Result<(), &'static str> {
-        if replies.is_empty() {
-            return Ok(());
-        }
-        let mut wire = self.wire.state.lock();
-        let result = wire.inflight.accept(replies, answers);
-        // Under the lock, although it is a send: whoever asks for a barrier from now on must find
-        // these reported before the barrier is.
-        let mut settled = Vec::with_capacity(answers.len());
-        for answer in answers.drain(..) {
-            match answer {
-                Answer::Settled(..) | Answer::Run(..) => settled.push(answer),
-                _ => self.pass_on(answer, generation),
-            }
-        }
-        for id in wire.inflight.cleared() {
-            self.report(Event::Cleared { id });
-        }
-        self.wire.load.set_sent(wire.sent());
-        let idle = wire.tell_when_idle && wire.inflight.is_empty();
-        drop(wire);
-        if idle {
-            self.tell(NodeMessage::Idle);
-        }
-        for answer in settled {
-            self.settle(answer);
-        }
-        result
-    }
-
-    /// Reports an answer that is for the coordinator.
-    fn pass_on(&self, answer: Answer<Settler>, generation: u64) {
-        let from = self.key;
-        match answer {
-            Answer::Redirected(unit, redirect) => {
-                self.count(&redirect);
-                self.report(Event::Redirected {
-                    from,
-                    generation,
-                    unit,
-                    redirect,
-                });
-            }
-            Answer::Learned(redirect) => {
-                self.count(&redirect);
-                self.report(Event::Learned { from, redirect });
-            }
-            Answer::Confused => self.report(Event::Confused { from }),
-            Answer::Settled(..) | Answer::Run(..) => self.settle(answer),
-        }
-    }
-
-    fn settle(&self, answer: Answer<Settler>) {
-        match answer {
-            Answer::Settled(ticket, outcome) => {
-                self.wire.stats.settled(&outcome);
-                ticket.settle(outcome);
-            }
-            Answer::Run(ticket, outcomes) => {
-                outcomes
-                    .iter()
-                    .for_each(|outcome| self.wire.stats.settled(outcome));
-                ticket.settle_run(outcomes);
-            }
-            Answer::Redirected(..) | Answer::Learned(_) | Answer::Confused => {}
-        }
-    }
-
-    fn count(&self, redirect: &Redirect) {
-        let stats = &self.wire.stats;
-        let counter = match redirect {
-            Redirect::Moved(..) => &stats.moved,
-            Redirect::Ask(..) => &stats.ask,
-            Redirect::TryAgain => &stats.tryagain,
-            _ => &stats.not_serving,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn tell(&self, message: NodeMessage) {
-        // The write loop ends after this thread, so it always hears.
-        drop(self.inbox.send(message));
-    }
-
-    fn report(&self, event: Event<Settler>) {
-        // Without a coordinator nobody waits for what is dropped here.
-        drop(self.events.send(event));
     }
 }

@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_channel::Sender;
 
+use super::direct::{self, Driven};
 use super::load::{Amount, Load, NoRoom};
 use super::node::NodeHandle;
-use super::wire::amount;
+use super::records::amount;
 use crate::config::WhenFull;
 use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::{NodeKey, View};
 use crate::proto::outcome::Reason;
 use crate::proto::slot::Slot;
-use crate::proto::unit::{Target, Unit};
+use crate::proto::unit::{Target, Ticket, Unit};
 use crate::reply::{Home, Settler};
 use crate::sync::RwLock;
 
@@ -56,6 +57,15 @@ pub(crate) enum Pick {
     Node(NodeAddr),
 }
 
+/// What became of the parts of a pipeline that are not simply queued.
+#[derive(Default)]
+pub(crate) struct Submitted {
+    /// On the wire, to be written by the calling thread.
+    pub(crate) driven: Vec<Driven>,
+    /// There was no room.
+    pub(crate) late: Vec<Unit<Settler>>,
+}
+
 /// Where a unit goes.
 enum Way<'a> {
     Node(&'a Arc<NodeHandle>),
@@ -63,9 +73,23 @@ enum Way<'a> {
     Nowhere,
 }
 
+impl Way<'_> {
+    fn addr(&self) -> Option<&NodeAddr> {
+        match self {
+            Way::Node(node) => Some(&node.wire.records.addr),
+            Way::Coordinator | Way::Nowhere => None,
+        }
+    }
+}
+
 impl Snapshot {
     fn node(&self, key: NodeKey) -> Option<&Arc<NodeHandle>> {
         self.nodes.get(key.index())?.as_ref()
+    }
+
+    /// The address of a node.
+    pub(crate) fn addr(&self, key: NodeKey) -> Option<NodeAddr> {
+        self.node(key).map(|node| node.wire.records.addr.clone())
     }
 
     /// The node that serves a slot, as far as it is published.
@@ -83,7 +107,7 @@ impl Snapshot {
             }
             (Target::Slot(slot), Pick::Replica) => self.replica(slot, turn).or(self.owner(slot)),
             (Target::Slot(slot), Pick::Primary) => self.owner(slot),
-            (Target::Any | Target::Node, _) => choose(&self.view.primaries, turn),
+            (Target::Any | Target::Node, _) => choose(&self.view.usable, turn),
         };
         key.and_then(|key| self.node(key))
             .map_or(Way::Coordinator, Way::Node)
@@ -137,25 +161,46 @@ impl Routes {
     /// Puts a unit where it belongs, waiting for room if need be. A unit that cannot be put
     /// anywhere is settled: its caller learns of it as of any other end.
     pub(crate) fn submit(&self, unit: Unit<Settler>, pick: &Pick, when_full: WhenFull) {
+        let driven = self.submit_or_drive(unit, pick, when_full, false);
+        debug_assert!(driven.is_none(), "nobody would write it");
+    }
+
+    /// The same; but with `direct` a unit for an idle node is put on the wire at once, to be
+    /// written and read by the calling thread.
+    pub(crate) fn submit_or_drive(
+        &self,
+        unit: Unit<Settler>,
+        pick: &Pick,
+        when_full: WhenFull,
+        direct: bool,
+    ) -> Option<Driven> {
         let target = unit.facts(0).target;
         let more = amount(&unit);
         loop {
             let snapshot = self.snapshot.read();
             if snapshot.closed {
                 drop(snapshot);
-                return fail(unit, Reason::Closed);
+                fail(unit, Reason::Closed, None);
+                return None;
             }
             let way = snapshot.way(target, pick, &self.turn);
             let load = match &way {
-                Way::Node(node) => &node.wire.load,
+                Way::Node(node) => &node.wire.records.load,
                 Way::Coordinator => &self.parked_load,
-                Way::Nowhere => return fail(unit, Reason::NodeGone),
+                Way::Nowhere => {
+                    push_nowhere(unit, pick);
+                    return None;
+                }
             };
             match load.try_admit(more) {
-                Ok(()) => return self.push(unit, &way),
-                Err(NoRoom::TooLarge) => return fail(unit, Reason::QueueFull),
+                Ok(()) => return self.push(unit, &way, direct),
+                Err(NoRoom::TooLarge) => {
+                    fail(unit, Reason::QueueFull, way.addr());
+                    return None;
+                }
                 Err(NoRoom::Full) if when_full == WhenFull::Refuse => {
-                    return fail(unit, Reason::QueueFull);
+                    fail(unit, Reason::QueueFull, way.addr());
+                    return None;
                 }
                 // The routes are about to change.
                 Err(NoRoom::Closed) => std::thread::yield_now(),
@@ -168,25 +213,33 @@ impl Routes {
                     drop(snapshot);
                     let load = node
                         .as_ref()
-                        .map_or(&self.parked_load, |node| &node.wire.load);
-                    if !load.wait_for_room(more, unit.deadline) {
-                        return fail(unit, Reason::QueueFull);
+                        .map_or(&self.parked_load, |node| &node.wire.records.load);
+                    if !load.wait_for_room(more, unit.deadline, || unit.ticket.is_dead()) {
+                        let addr = node.as_ref().map(|node| &node.wire.records.addr);
+                        fail(unit, Reason::QueueFull, addr);
+                        return None;
                     }
                 }
             }
         }
     }
 
-    fn push(&self, unit: Unit<Settler>, way: &Way<'_>) {
+    /// Hands over a unit that was admitted.
+    fn push(&self, unit: Unit<Settler>, way: &Way<'_>, direct: bool) -> Option<Driven> {
         match way {
+            Way::Node(node) if direct => match direct::stage(node, unit) {
+                Ok(driven) => return Some(driven),
+                Err(unit) => node.submit(unit),
+            },
             Way::Node(node) => node.submit(unit),
             Way::Coordinator => {
                 unit.ticket.set_home(Home::Coordinator);
                 // The coordinator ends after the snapshot says closed, so it still listens.
                 drop(self.parked.send(unit));
             }
-            Way::Nowhere => fail(unit, Reason::NodeGone),
+            Way::Nowhere => fail(unit, Reason::NodeGone, None),
         }
+        None
     }
 
     /// The node that a unit would go to by this snapshot; `None` is the coordinator.
@@ -198,46 +251,56 @@ impl Routes {
     }
 
     /// Puts the parts of one pipeline where they belong, if `seen` is still what is published;
-    /// otherwise they come back to be grouped anew. Parts that find no room come back as `late`.
+    /// otherwise they come back to be grouped anew. With `direct`, parts for idle nodes are put on
+    /// the wire by the calling thread.
     pub(crate) fn submit_parts(
         &self,
         seen: &Arc<Snapshot>,
         parts: Vec<(Option<NodeKey>, Unit<Settler>)>,
-    ) -> Result<Vec<Unit<Settler>>, Vec<Unit<Settler>>> {
+        direct: bool,
+    ) -> Result<Submitted, Vec<Unit<Settler>>> {
         let snapshot = self.snapshot.read();
         if !Arc::ptr_eq(&snapshot, seen) {
             return Err(parts.into_iter().map(|(_, unit)| unit).collect());
         }
-        let mut late = Vec::new();
+        let mut submitted = Submitted::default();
         for (key, unit) in parts {
             let way = key
                 .and_then(|key| snapshot.node(key))
                 .map_or(Way::Coordinator, Way::Node);
             let load = match &way {
-                Way::Node(node) => &node.wire.load,
+                Way::Node(node) => &node.wire.records.load,
                 Way::Coordinator | Way::Nowhere => &self.parked_load,
             };
             match load.try_admit(amount(&unit)) {
-                Ok(()) => self.push(unit, &way),
-                Err(_) => late.push(unit),
+                Ok(()) => submitted.driven.extend(self.push(unit, &way, direct)),
+                Err(_) => submitted.late.push(unit),
             }
         }
-        Ok(late)
+        Ok(submitted)
     }
 }
 
+/// Ends a unit for a node that nobody knows.
+fn push_nowhere(unit: Unit<Settler>, pick: &Pick) {
+    let addr = match pick {
+        Pick::Node(addr) => Some(addr),
+        Pick::Primary | Pick::Replica => None,
+    };
+    fail(unit, Reason::NodeGone, addr);
+}
+
 /// Ends a unit that was never handed over.
-pub(crate) fn fail(mut unit: Unit<Settler>, reason: Reason) {
-    use crate::proto::unit::Ticket;
+pub(crate) fn fail(mut unit: Unit<Settler>, reason: Reason, node: Option<&NodeAddr>) {
     while unit.places() > 1 {
         let mut rest = unit.split_front(1);
         std::mem::swap(&mut rest, &mut unit);
-        let failure = unit.failure(reason, None);
+        let failure = unit.failure(reason, node);
         unit.ticket.settle(Err(failure));
         unit = rest;
     }
     if !unit.ticket.is_dead() {
-        let failure = unit.failure(reason, None);
+        let failure = unit.failure(reason, node);
         unit.ticket.settle(Err(failure));
     }
 }

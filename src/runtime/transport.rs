@@ -25,8 +25,22 @@ pub(crate) trait ReadHalf: Send {
     /// (`WouldBlock` or `TimedOut`).
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
+    /// What a read would find, without waiting and without taking it.
+    fn look(&mut self) -> Look;
+
     /// Limits how long a read blocks.
     fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+}
+
+/// What a look at a connection finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It is open and silent.
+    Quiet,
+    /// Something has come.
+    Bytes,
+    /// The other side has closed it, or it is broken.
+    Closed,
 }
 
 /// The half of a connection that is written.
@@ -53,13 +67,13 @@ impl std::fmt::Debug for Connection {
 
 /// Opens connections.
 pub(crate) trait Transport: Send + Sync {
-    /// Opens a connection before the deadline, unless `stop` is disconnected first. Names are
-    /// resolved anew each time.
+    /// Opens a connection before the deadline, unless one of `stops` is disconnected first. Names
+    /// are resolved anew each time.
     fn connect(
         &self,
         addr: &NodeAddr,
         deadline: Instant,
-        stop: &Receiver<()>,
+        stops: &[&Receiver<()>],
     ) -> io::Result<Connection>;
 }
 
@@ -74,11 +88,11 @@ impl Transport for Tcp {
         &self,
         addr: &NodeAddr,
         deadline: Instant,
-        stop: &Receiver<()>,
+        stops: &[&Receiver<()>],
     ) -> io::Result<Connection> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for socket_addr in (addr.host(), addr.port()).to_socket_addrs()? {
-            match self.dial(socket_addr, deadline, stop) {
+            match self.dial(socket_addr, deadline, stops) {
                 Ok(stream) => return split(stream),
                 Err(error) => last = error,
             }
@@ -93,7 +107,7 @@ impl Tcp {
         &self,
         addr: SocketAddr,
         deadline: Instant,
-        stop: &Receiver<()>,
+        stops: &[&Receiver<()>],
     ) -> io::Result<TcpStream> {
         let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_nonblocking(true)?;
@@ -104,7 +118,7 @@ impl Tcp {
             if !in_progress {
                 return Err(error);
             }
-            await_connected(&socket, deadline, stop)?;
+            await_connected(&socket, deadline, stops)?;
         }
         socket.set_nonblocking(false)?;
         socket.set_tcp_nodelay(true)?;
@@ -121,7 +135,7 @@ const EINPROGRESS: i32 = if cfg!(target_os = "linux") { 115 } else { 36 };
 
 /// Waits for the end of a connect in the background. The standard library has no poll, so this
 /// looks again after short, growing pauses; on a local network the first look succeeds.
-fn await_connected(socket: &Socket, deadline: Instant, stop: &Receiver<()>) -> io::Result<()> {
+fn await_connected(socket: &Socket, deadline: Instant, stops: &[&Receiver<()>]) -> io::Result<()> {
     let mut pause = Duration::from_micros(20);
     loop {
         if let Some(error) = socket.take_error()? {
@@ -134,7 +148,7 @@ fn await_connected(socket: &Socket, deadline: Instant, stop: &Receiver<()>) -> i
         if left.is_zero() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "connect timeout"));
         }
-        if is_stopped(stop, pause.min(left)) {
+        if is_any_stopped(stops, pause.min(left)) {
             return Err(stopped());
         }
         pause = (pause * 2).min(Duration::from_millis(5));
@@ -145,6 +159,15 @@ fn await_connected(socket: &Socket, deadline: Instant, stop: &Receiver<()>) -> i
 pub(crate) fn is_stopped(stop: &Receiver<()>, pause: Duration) -> bool {
     use crossbeam_channel::RecvTimeoutError;
     !matches!(stop.recv_timeout(pause), Err(RecvTimeoutError::Timeout))
+}
+
+/// Waits for a while, which must be short; `true` if one of the stops came.
+pub(crate) fn is_any_stopped(stops: &[&Receiver<()>], pause: Duration) -> bool {
+    let (first, rest) = match stops {
+        [] => return false,
+        [first, rest @ ..] => (first, rest),
+    };
+    is_stopped(first, pause) || rest.iter().any(|stop| is_stopped(stop, Duration::ZERO))
 }
 
 pub(crate) fn stopped() -> io::Error {
@@ -172,6 +195,18 @@ struct TcpRead(TcpStream);
 impl ReadHalf for TcpRead {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.read(buffer)
+    }
+
+    fn look(&mut self) -> Look {
+        let looked = self
+            .0
+            .set_nonblocking(true)
+            .and_then(|()| self.0.peek(&mut [0]));
+        match (self.0.set_nonblocking(false), looked) {
+            (Ok(()), Ok(count)) if count > 0 => Look::Bytes,
+            (Ok(()), Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Look::Quiet,
+            _ => Look::Closed,
+        }
     }
 
     fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {

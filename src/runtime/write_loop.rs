@@ -7,16 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, Sender};
 
 use super::clock;
+use super::drive::Drive;
 use super::load::Amount;
+use super::records::{NodeMessage, amount};
 use super::thread::Thread;
-use super::transport::{WriteHalf, is_slice};
-use super::wire::{NodeMessage, Wire, amount};
-use crate::proto::cluster::{Event, NodeKey};
+use super::transport::WriteHalf;
+use super::wire::Wire;
+use crate::proto::cluster::Event;
 use crate::proto::inflight::BarrierId;
-use crate::proto::outbox::Outbox;
 use crate::proto::outcome::{Outcome, Reason};
 use crate::proto::slot::SlotSet;
 use crate::proto::unit::Unit;
@@ -36,17 +37,10 @@ const MESSAGES_AT_ONCE: usize = 4096;
 
 /// The write loop and all that it owns.
 pub(super) struct WriteLoop {
-    key: NodeKey,
     drain_limit: Duration,
     retry_reads: bool,
     wire: Arc<Wire>,
-    outbox: Outbox<Settler>,
-    /// The present connection, while it may be written to.
-    write: Option<Box<dyn WriteHalf>>,
-    /// The number of the present connection.
-    generation: u64,
     messages: Receiver<NodeMessage>,
-    events: Sender<Event<Settler>>,
     /// Tells a reading thread that waits for the first unit to connect.
     order: Option<Sender<()>>,
     /// When a connection that is to be replaced is closed even if it was not answered.
@@ -78,12 +72,10 @@ struct End {
 
 /// What the write loop starts with.
 pub(super) struct WriteSetup {
-    pub(super) key: NodeKey,
     pub(super) drain_limit: Duration,
     pub(super) retry_reads: bool,
     pub(super) wire: Arc<Wire>,
     pub(super) messages: Receiver<NodeMessage>,
-    pub(super) events: Sender<Event<Settler>>,
     pub(super) order: Option<Sender<()>>,
     pub(super) stop: Sender<()>,
     pub(super) reader: Thread,
@@ -92,15 +84,10 @@ pub(super) struct WriteSetup {
 impl WriteLoop {
     pub(super) fn new(setup: WriteSetup) -> Self {
         Self {
-            key: setup.key,
             drain_limit: setup.drain_limit,
             retry_reads: setup.retry_reads,
             wire: setup.wire,
-            outbox: Outbox::new(),
-            write: None,
-            generation: 0,
             messages: setup.messages,
-            events: setup.events,
             order: setup.order,
             replace_by: None,
             silence: None,
@@ -113,42 +100,46 @@ impl WriteLoop {
 
     /// Runs until the node ends.
     pub(super) fn run(mut self) {
+        let wire = Arc::clone(&self.wire);
+        let mut has_work = false;
         loop {
-            self.receive();
-            self.write();
-            self.publish();
-            self.look_at_the_clock();
-            if self.is_over() {
+            let first = if has_work { None } else { self.wait() };
+            let mut drive = wire.drive.lock();
+            self.receive(first, &mut drive);
+            drive.stage(&wire.records);
+            wire.records.wake_reader();
+            drive.write(&wire.records);
+            self.publish(&drive);
+            self.look_at_the_clock(&mut drive);
+            let over = self.is_over(&drive);
+            has_work = drive.can_write();
+            drop(drive);
+            if over {
                 return self.finish();
             }
         }
     }
 
-    /// Takes what is in the inbox; waits for something only if there is nothing to write.
-    fn receive(&mut self) {
-        if !self.can_write() {
-            let message = match self.next_deadline() {
-                None => self
-                    .messages
-                    .recv()
-                    .map_err(|_| RecvTimeoutError::Disconnected),
-                Some(deadline) => self.messages.recv_deadline(deadline),
-            };
-            match message {
-                Ok(message) => self.take(message),
-                Err(_) => return,
-            }
-        }
-        for _ in 0..MESSAGES_AT_ONCE {
-            match self.messages.try_recv() {
-                Ok(message) => self.take(message),
-                Err(_) => return,
-            }
+    /// Waits for a message, or until something is due.
+    fn wait(&mut self) -> Option<NodeMessage> {
+        match self.next_deadline() {
+            None => self.messages.recv().ok(),
+            Some(deadline) => self.messages.recv_deadline(deadline).ok(),
         }
     }
 
-    fn can_write(&self) -> bool {
-        self.write.is_some() && (self.outbox.has_staged() || self.outbox.can_stage())
+    /// Takes what is in the inbox, under the drive: a unit is never in the hands of this thread
+    /// while a caller may find the node idle.
+    fn receive(&mut self, first: Option<NodeMessage>, drive: &mut Drive) {
+        if let Some(message) = first {
+            self.take(message, drive);
+        }
+        for _ in 0..MESSAGES_AT_ONCE {
+            match self.messages.try_recv() {
+                Ok(message) => self.take(message, drive),
+                Err(_) => return,
+            }
+        }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -157,37 +148,48 @@ impl WriteLoop {
         [silence, end, self.replace_by].into_iter().flatten().min()
     }
 
-    fn take(&mut self, message: NodeMessage) {
+    fn take(&mut self, message: NodeMessage, drive: &mut Drive) {
         match message {
-            NodeMessage::Submit(unit) => self.submit(unit),
+            NodeMessage::Submit(unit) => self.submit(unit, drive),
             NodeMessage::TakeOver(slots, units) => {
                 units
                     .iter()
-                    .for_each(|unit| self.wire.load.arrived(amount(unit)));
-                self.outbox.take_over(&slots, units);
+                    .for_each(|unit| self.wire.records.load.arrived(amount(unit)));
+                drive.outbox.take_over(&slots, units);
                 self.demand();
             }
-            NodeMessage::GiveUp(id, slots) => self.give_up(id, slots),
+            NodeMessage::GiveUp(id, slots) => self.give_up(id, slots, drive),
+            NodeMessage::Release { reads } => {
+                let free = drive.outbox.release(reads);
+                self.hand_back(free);
+            }
             NodeMessage::Gone {
                 commands,
                 timed_out,
-            } => self.gone(commands, timed_out),
-            NodeMessage::Replace(generation) if generation == self.generation => self.replace(),
-            NodeMessage::Replace(_) | NodeMessage::Idle | NodeMessage::ReaderEnded => {}
-            NodeMessage::Break => self.shut(),
-            NodeMessage::Connected { generation, write } => self.connected(generation, write),
-            NodeMessage::Lost { generation } => self.lost(generation),
-            NodeMessage::End { limit, why } => self.begin_end(End { limit, why }),
+            } => self.gone(commands, timed_out, drive),
+            NodeMessage::Replace(generation) if generation == drive.generation => {
+                self.replace(drive)
+            }
+            NodeMessage::Replace(_)
+            | NodeMessage::GoOn
+            | NodeMessage::Idle
+            | NodeMessage::ReaderEnded => {}
+            NodeMessage::Break => drive.shut(&self.wire.records),
+            NodeMessage::Connected { generation, write } => {
+                self.connected(generation, write, drive)
+            }
+            NodeMessage::Lost { generation } => self.lost(generation, drive),
+            NodeMessage::End { limit, why } => self.begin_end(End { limit, why }, drive),
         }
     }
 
-    fn submit(&mut self, unit: Unit<Settler>) {
-        self.wire.load.arrived(amount(&unit));
+    fn submit(&mut self, unit: Unit<Settler>, drive: &mut Drive) {
+        self.wire.records.load.arrived(amount(&unit));
         if self.end.is_some() {
             return self.leftovers.push(unit);
         }
         let mut strays = Vec::new();
-        self.outbox.submit(unit, &mut strays);
+        drive.outbox.submit(unit, &mut strays);
         self.hand_back(strays);
         self.demand();
     }
@@ -205,44 +207,46 @@ impl WriteLoop {
                 .iter()
                 .for_each(|unit| unit.ticket.set_home(Home::Coordinator));
             self.wire
+                .records
                 .stats
                 .relocated
                 .fetch_add(units.len() as u64, Ordering::Relaxed);
-            self.report(Event::Strays {
-                from: self.key,
+            self.wire.records.report(Event::Strays {
+                from: self.wire.records.key,
                 units,
             });
         }
     }
 
-    fn give_up(&mut self, id: BarrierId, slots: SlotSet) {
-        let units = self.outbox.give_up(&slots);
+    fn give_up(&mut self, id: BarrierId, slots: SlotSet, drive: &mut Drive) {
+        let units = drive.outbox.give_up(&slots);
         units
             .iter()
             .for_each(|unit| unit.ticket.set_home(Home::Coordinator));
         self.wire
+            .records
             .stats
             .relocated
             .fetch_add(units.len() as u64, Ordering::Relaxed);
         // First what was queued: the barrier may open at once.
-        self.report(Event::Extracted { id, units });
-        let mut wire = self.wire.state.lock();
+        self.wire.records.report(Event::Extracted { id, units });
+        let mut wire = self.wire.records.state.lock();
         wire.inflight.add_barrier(id, slots);
         wire.inflight
             .cleared()
             .into_iter()
-            .for_each(|id| self.report(Event::Cleared { id }));
+            .for_each(|id| self.wire.records.report(Event::Cleared { id }));
     }
 
-    fn gone(&mut self, commands: usize, timed_out: bool) {
-        self.outbox.note_dead(commands);
+    fn gone(&mut self, commands: usize, timed_out: bool, drive: &mut Drive) {
+        drive.outbox.note_dead(commands);
         let now = clock::now();
-        let mut wire = self.wire.state.lock();
+        let mut wire = self.wire.records.state.lock();
         wire.inflight.recheck_barriers();
         wire.inflight
             .cleared()
             .into_iter()
-            .for_each(|id| self.report(Event::Cleared { id }));
+            .for_each(|id| self.wire.records.report(Event::Cleared { id }));
         if wire.inflight.is_empty() {
             return;
         }
@@ -265,41 +269,39 @@ impl WriteLoop {
         }
         drop(wire);
         if suspect {
-            self.report(Event::Suspect { node: self.key });
+            self.wire.records.report(Event::Suspect {
+                node: self.wire.records.key,
+            });
         }
         if stuck {
-            log::warn!("node {}: too many unanswered commands", self.wire.addr);
-            self.shut();
+            log::warn!(
+                "node {}: too many unanswered commands",
+                self.wire.records.addr
+            );
+            drive.shut(&self.wire.records);
         }
     }
 
-    fn replace(&mut self) {
-        self.outbox.close_when_answered();
+    fn replace(&mut self, drive: &mut Drive) {
+        drive.outbox.close_when_answered();
         self.replace_by = Some(clock::now() + self.drain_limit);
-        self.wire.state.lock().tell_when_idle = true;
+        self.wire.records.state.lock().tell_when_idle = true;
     }
 
-    fn connected(&mut self, generation: u64, write: Box<dyn WriteHalf>) {
-        self.generation = generation;
-        self.outbox.connect();
-        self.write = Some(write);
+    fn connected(&mut self, generation: u64, write: Box<dyn WriteHalf>, drive: &mut Drive) {
+        drive.generation = generation;
+        drive.outbox.connect();
+        drive.write = Some(write);
         if self.end.is_some() {
-            self.shut();
+            drive.shut(&self.wire.records);
         }
     }
 
-    /// Ends the present connection; the reading thread will notice and say so.
-    fn shut(&mut self) {
-        if let Some(write) = self.write.take() {
-            write.shutdown();
-        }
-    }
-
-    fn lost(&mut self, generation: u64) {
-        if generation != self.generation {
+    fn lost(&mut self, generation: u64, drive: &mut Drive) {
+        if generation != drive.generation {
             return;
         }
-        self.shut();
+        drive.shut(&self.wire.records);
         (self.replace_by, self.silence) = (None, None);
         let why = self.end.map_or(Reason::ConnectionLost, |end| end.why);
         let why = if why == Reason::Closed {
@@ -307,81 +309,45 @@ impl WriteLoop {
         } else {
             Reason::ConnectionLost
         };
-        let mut wire = self.wire.state.lock();
+        let mut wire = self.wire.records.state.lock();
         wire.tell_when_idle = self.end.is_some();
-        let left = self
+        let left = drive
             .outbox
             .disconnect(&mut wire.inflight, why, self.retry_reads);
         self.hand_back(left.strays);
         wire.inflight
             .cleared()
             .into_iter()
-            .for_each(|id| self.report(Event::Cleared { id }));
-        self.wire.load.set_sent(wire.sent());
+            .for_each(|id| self.wire.records.report(Event::Cleared { id }));
+        self.wire.records.load.set_sent(wire.sent());
         drop(wire);
         self.settle(left.settled);
         if self.end.is_some() {
-            self.leftovers.extend(self.outbox.give_up_all());
+            self.leftovers.extend(drive.outbox.give_up_all());
         }
     }
 
     fn settle(&self, settled: Vec<(Settler, Outcome)>) {
         for (ticket, outcome) in settled {
-            self.wire.stats.settled(&outcome);
+            self.wire.records.stats.settled(&outcome);
             ticket.settle(outcome);
         }
     }
 
-    fn write(&mut self) {
-        let Some(write) = &mut self.write else { return };
-        if !self.outbox.has_staged() {
-            let mut expired = Vec::new();
-            let mut wire = self.wire.state.lock();
-            let before = wire.inflight.commands();
-            self.outbox
-                .stage(&mut wire.inflight, clock::now(), &mut expired);
-            let staged = wire.inflight.commands() - before;
-            self.wire.load.set_sent(wire.sent());
-            drop(wire);
-            self.wire
-                .stats
-                .sent
-                .fetch_add(staged as u64, Ordering::Relaxed);
-            for (ticket, outcome) in expired {
-                self.wire.stats.settled(&outcome);
-                ticket.settle(outcome);
-            }
-        }
-        let Some(bytes) = self.outbox.next_bytes() else {
-            return;
-        };
-        match write.write(bytes) {
-            Ok(count) if count > 0 => {
-                self.wire
-                    .stats
-                    .bytes_out
-                    .fetch_add(count as u64, Ordering::Relaxed);
-                self.outbox.wrote(count);
-            }
-            Err(error) if is_slice(&error) => {}
-            Ok(_) | Err(_) => self.shut(),
-        }
-    }
-
-    fn publish(&self) {
+    fn publish(&self, drive: &Drive) {
         let queued = Amount {
-            commands: self.outbox.waiting(),
-            bytes: self.outbox.waiting_bytes(),
+            commands: drive.outbox.waiting(),
+            bytes: drive.outbox.waiting_bytes(),
         };
-        self.wire.load.set_queued(queued);
+        self.wire.records.load.set_queued(queued);
     }
 
-    fn look_at_the_clock(&mut self) {
-        if self.outbox.is_closing() {
-            let answered = self.wire.state.lock().inflight.is_empty();
+    fn look_at_the_clock(&mut self, drive: &mut Drive) {
+        if drive.outbox.is_closing() {
+            let answered = self.wire.records.state.lock().inflight.is_empty();
             if answered || self.replace_by.is_some_and(|by| by <= clock::now()) {
                 self.replace_by = None;
-                self.shut();
+                drive.shut(&self.wire.records);
             }
         }
         let Some(silence) = &mut self.silence else {
@@ -391,14 +357,14 @@ impl WriteLoop {
         if now < silence.since + SILENCE {
             return;
         }
-        let wire = self.wire.state.lock();
+        let wire = self.wire.records.state.lock();
         let (answered, dead) = (wire.inflight.answered(), wire.inflight.dead());
         drop(wire);
         let stuck = dead > 0 && answered == silence.answered;
         self.silence = None;
         if stuck {
-            log::warn!("node {}: silent for {SILENCE:?}", self.wire.addr);
-            self.shut();
+            log::warn!("node {}: silent for {SILENCE:?}", self.wire.records.addr);
+            drive.shut(&self.wire.records);
         } else if dead > 0 {
             let reported = now - SUSPECT_INTERVAL;
             self.silence = Some(Silence {
@@ -410,49 +376,48 @@ impl WriteLoop {
         }
     }
 
-    fn begin_end(&mut self, end: End) {
+    fn begin_end(&mut self, end: End, drive: &mut Drive) {
         self.end = Some(end);
-        self.wire.load.close();
-        self.leftovers.extend(self.outbox.give_up_all());
-        self.wire.state.lock().tell_when_idle = true;
+        self.wire.records.load.close();
+        self.leftovers.extend(drive.outbox.give_up_all());
+        self.wire.records.state.lock().tell_when_idle = true;
     }
 
-    fn is_over(&self) -> bool {
+    fn is_over(&self, drive: &Drive) -> bool {
         let Some(end) = self.end else { return false };
-        let idle = !self.outbox.has_staged() && self.wire.state.lock().inflight.is_empty();
+        let idle = !drive.outbox.has_staged() && self.wire.records.state.lock().inflight.is_empty();
         idle || end.limit <= clock::now()
     }
 
     /// Closes the connection, ends the reading thread, and reports what was not written.
     fn finish(mut self) {
         drop(self.stop.take());
-        self.shut();
+        let wire = Arc::clone(&self.wire);
+        wire.drive.lock().shut(&wire.records);
         // The reading thread may be in the middle of connecting: that connection is shut as soon
         // as it is told of, so the thread cannot stay behind in a read.
         while let Ok(message) = self.messages.recv() {
             if matches!(message, NodeMessage::ReaderEnded) {
                 break;
             }
-            self.take(message);
+            self.take(message, &mut wire.drive.lock());
         }
         drop(self.reader.take());
+        let mut drive = wire.drive.lock();
         while let Ok(message) = self.messages.try_recv() {
-            self.take(message);
+            self.take(message, &mut drive);
         }
-        self.lost(self.generation);
-        self.publish();
+        let generation = drive.generation;
+        self.lost(generation, &mut drive);
+        self.publish(&drive);
+        drop(drive);
         let units = std::mem::take(&mut self.leftovers);
         units
             .iter()
             .for_each(|unit| unit.ticket.set_home(Home::Coordinator));
-        self.report(Event::Retired {
-            node: self.key,
+        self.wire.records.report(Event::Retired {
+            node: self.wire.records.key,
             units,
         });
-    }
-
-    fn report(&self, event: Event<Settler>) {
-        // Without a coordinator nobody waits for what is dropped here.
-        drop(self.events.send(event));
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::holds::{Hold, Place};
-use super::{Barrier, Cluster, NodeKey, Role};
+use super::nodes::Node;
+use super::{AVOID, Barrier, Cluster, NodeKey, Role};
 use crate::proto::addr::NodeAddr;
 use crate::proto::inflight::BarrierId;
 use crate::proto::slot::{Slot, SlotSet};
@@ -21,6 +22,9 @@ pub(crate) struct Commit<T> {
     pub(crate) view: Option<View>,
     /// Slots that a node is to give up. Whatever callers sent it before is in its inbox already.
     pub(crate) give_ups: Vec<(NodeKey, BarrierId, SlotSet)>,
+    /// Nodes that are to pass on what others can run as well: commands without keys, and if so
+    /// marked reads.
+    pub(crate) release: Vec<(NodeKey, bool)>,
     /// Nodes that nothing is sent to any more: they end.
     pub(crate) retire: Vec<NodeKey>,
 }
@@ -32,6 +36,8 @@ pub(crate) struct View {
     pub(crate) slots: Vec<Option<NodeKey>>,
     /// All primaries of the map.
     pub(crate) primaries: Vec<NodeKey>,
+    /// Where commands without keys go: those of them that answer, all if none does.
+    pub(crate) usable: Vec<NodeKey>,
     /// The replicas of each primary that has any.
     pub(crate) replicas: Vec<(NodeKey, Vec<NodeKey>)>,
     /// Slots whose reads must go to the primary.
@@ -74,20 +80,19 @@ impl<T: Ticket> Cluster<T> {
             .into_iter()
             .map(|(to, (slots, units))| (to, slots, units))
             .collect();
+        let mut release: Vec<_> = std::mem::take(&mut self.releasing).into_iter().collect();
+        // A node that ends has nothing queued any more.
+        release.retain(|&(node, _)| self.is_spawned(node));
         Commit {
             take_overs,
             view,
             give_ups,
+            release,
             retire,
         }
     }
 
     fn view(&self) -> View {
-        let listed = |role| {
-            let nodes = self.nodes.iter();
-            let nodes = nodes.filter(move |(_, node)| node.role == role && node.spawned);
-            nodes.map(|(key, _)| key)
-        };
         let replicas = if self.settings.replica_reads {
             self.usable_replicas()
         } else {
@@ -96,7 +101,8 @@ impl<T: Ticket> Cluster<T> {
         let migrating: SlotSet = self.asked.keys().copied().collect();
         View {
             slots: self.routes.clone(),
-            primaries: listed(Role::Primary).collect(),
+            primaries: self.primaries(|_| true),
+            usable: self.usable_primaries(),
             replicas,
             primary_only: Some(migrating).filter(|slots| !slots.is_empty()),
             addrs: self
@@ -108,10 +114,49 @@ impl<T: Ticket> Cluster<T> {
         }
     }
 
+    fn primaries(&self, wanted: impl Fn(&Node) -> bool) -> Vec<NodeKey> {
+        let nodes = self.nodes.iter();
+        let listed = nodes.filter(|(_, node)| node.role == Role::Primary && node.spawned);
+        let wanted = listed.filter(|(_, node)| wanted(node));
+        wanted.map(|(key, _)| key).collect()
+    }
+
+    /// The primaries that answer; all if none does.
+    pub(super) fn usable_primaries(&self) -> Vec<NodeKey> {
+        let usable = self.primaries(Node::is_usable);
+        if usable.is_empty() {
+            return self.primaries(|_| true);
+        }
+        usable
+    }
+
+    /// Keeps what other nodes can run as well away from a node for a while: it did not serve.
+    pub(super) fn avoid(&mut self, key: NodeKey, now: Instant) {
+        if let Some(node) = self.nodes.get_mut(key) {
+            self.dirty |= node.avoid_until.is_none();
+            node.avoid_until = Some(now + AVOID);
+        }
+    }
+
+    /// A node cannot be reached. What waits there and others can run as well is not to wait: with
+    /// the next commit, when nobody sends it such commands any more, it passes them on.
+    pub(super) fn release_from(&mut self, key: NodeKey) {
+        let Some(node) = self.nodes.get(key) else {
+            return;
+        };
+        // Where it serves slots itself, or is about to, their order would be lost.
+        let serves = self.owners.contains(&Some(key)) || self.routes.contains(&Some(key));
+        let reads = node.role == Role::Replica && !serves;
+        if reads || !self.primaries(Node::is_usable).is_empty() {
+            self.releasing.insert(key, reads);
+            self.dirty = true;
+        }
+    }
+
     fn usable_replicas(&self) -> Vec<(NodeKey, Vec<NodeKey>)> {
         let usable = |key: &NodeKey| {
             let node = self.nodes.get(*key);
-            node.is_some_and(|node| node.spawned && node.avoid_until.is_none())
+            node.is_some_and(|node| node.spawned && node.is_usable())
         };
         let shards = self.replicas.iter().map(|(&primary, replicas)| {
             (

@@ -170,8 +170,8 @@ const EXPIRY_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a node that only redirects named is kept after the last one.
 const UNLISTED_LINGER: Duration = Duration::from_secs(5);
 
-/// How long reads avoid a replica that could not serve one.
-const AVOID_REPLICA: Duration = Duration::from_secs(2);
+/// How long commands that other nodes can run as well avoid a node that did not serve one.
+const AVOID: Duration = Duration::from_secs(2);
 
 /// The state of the cluster, and of everything that is on its way through the coordinator.
 #[derive(Debug)]
@@ -202,6 +202,8 @@ pub(crate) struct Cluster<T> {
     /// What callers see, and whether it differs from what was published last.
     routes: Vec<Option<NodeKey>>,
     dirty: bool,
+    /// Nodes that are to pass on what others can run as well; replicas also reads.
+    releasing: BTreeMap<NodeKey, bool>,
     standalone: bool,
     effects: Vec<Effect<T>>,
     random: Random,
@@ -239,6 +241,7 @@ impl<T: Ticket> Cluster<T> {
             query: topology::Queries::default(),
             routes: vec![None; usize::from(SLOTS)],
             dirty: true,
+            releasing: BTreeMap::new(),
             standalone: false,
             effects: Vec::new(),
             random: Random::new(seed),
@@ -273,10 +276,12 @@ impl<T: Ticket> Cluster<T> {
             Event::NodeUp { node } => self.set_health(node, Health::Up),
             Event::NodeDown { node } => {
                 self.set_health(node, Health::Failing);
+                self.release_from(node);
                 self.want_refresh(RefreshCause::ConnectionLost, None);
             }
             Event::Suspect { node } => {
                 if self.nodes.get(node).is_some() {
+                    self.avoid(node, now);
                     self.want_refresh(RefreshCause::Timeout, None);
                 }
             }
@@ -471,29 +476,16 @@ impl<T: Ticket> Cluster<T> {
 
     fn set_health(&mut self, node: NodeKey, health: Health) {
         if let Some(node) = self.nodes.get_mut(node) {
+            let failed = node.health == Health::Failing;
+            self.dirty |= failed != (health == Health::Failing);
             node.health = health;
         }
         self.check_ready();
     }
 
-    /// A primary for a command without keys: a connected one if there is any.
+    /// A primary for a command without keys: one that answers if there is any.
     fn any_primary(&mut self) -> Option<NodeKey> {
-        let primaries: Vec<(NodeKey, Health)> = self
-            .nodes
-            .iter()
-            .filter(|(_, node)| node.role == Role::Primary && node.spawned)
-            .map(|(key, node)| (key, node.health))
-            .collect();
-        let up: Vec<NodeKey> = primaries
-            .iter()
-            .filter(|(_, health)| *health != Health::Failing)
-            .map(|&(key, _)| key)
-            .collect();
-        let from = if up.is_empty() {
-            primaries.into_iter().map(|(key, _)| key).collect()
-        } else {
-            up
-        };
+        let from = self.usable_primaries();
         if from.is_empty() {
             None
         } else {

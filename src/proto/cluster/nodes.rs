@@ -25,10 +25,17 @@ pub(crate) struct Node {
     pub(crate) health: Health,
     /// Its threads run.
     pub(crate) spawned: bool,
-    /// Until when reads avoid this replica.
+    /// Until when commands that others can run as well avoid it.
     pub(crate) avoid_until: Option<Instant>,
     /// Until when it is kept although the map does not name it: a redirect did.
     pub(crate) linger_until: Option<Instant>,
+}
+
+impl Node {
+    /// Whether it is worth trying with a command that others can run as well.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.health != Health::Failing && self.avoid_until.is_none()
+    }
 }
 
 /// What the map says of a node.

@@ -3,9 +3,7 @@
 use std::time::Instant;
 
 use super::holds::Place;
-use super::{
-    AVOID_REPLICA, Cluster, Effect, NodeKey, PAUSE, REDIRECT_PAUSE, Role, Target, UNLISTED_LINGER,
-};
+use super::{Cluster, Effect, NodeKey, PAUSE, REDIRECT_PAUSE, Role, Target, UNLISTED_LINGER};
 use crate::proto::addr::NodeAddr;
 use crate::proto::outcome::Reason;
 use crate::proto::redirect::{Endpoint, Redirect};
@@ -128,11 +126,7 @@ impl<T: Ticket> Cluster<T> {
         mut unit: Unit<T>,
         now: Instant,
     ) {
-        let is_replica = self
-            .nodes
-            .get(from)
-            .is_some_and(|node| node.role == Role::Replica);
-        if is_replica {
+        if self.is_replica(from) {
             // Its connection lost READONLY, or it copies another primary now.
             self.effects.push(Effect::Replace(from, generation));
         }
@@ -205,17 +199,19 @@ impl<T: Ticket> Cluster<T> {
         let Some(to) = self.resolve(from, endpoint, now) else {
             return self.pause_slot(from, slot, unit, now);
         };
-        let redirects = unit.trail_mut().redirects;
         let follows = unit.slot(0).is_none() || self.follow_ask(slot, from, to);
-        if redirects >= 3 || !follows {
+        if !follows {
             // Everything starts again at the owner. Nodes that do not agree need time.
             self.hold_back(slot);
+            let redirects = unit.trail_mut().redirects;
             if redirects >= 3 {
                 let pause = REDIRECT_PAUSE.pause(redirects - 2, &mut self.random);
                 self.holds.pause(slot, now + pause);
             }
             return self.put_back(from, slot, unit, now);
         }
+        // At once, however often it was redirected before: the owner would only say ASK again.
+        // What goes round in circles pauses above, or at its MOVED.
         unit.asking = true;
         self.send(to, unit);
     }
@@ -253,15 +249,8 @@ impl<T: Ticket> Cluster<T> {
     }
 
     fn not_serving(&mut self, from: NodeKey, unit: Unit<T>, now: Instant) {
-        let is_replica = self
-            .nodes
-            .get(from)
-            .is_some_and(|node| node.role == Role::Replica);
-        if is_replica {
-            if let Some(node) = self.nodes.get_mut(from) {
-                node.avoid_until = Some(now + AVOID_REPLICA);
-            }
-            self.dirty = true;
+        if self.is_replica(from) {
+            self.avoid(from, now);
             return self.dispatch(unit, now);
         }
         match unit.facts(0).target {
@@ -274,6 +263,11 @@ impl<T: Ticket> Cluster<T> {
                 self.delay(unit, now + pause);
             }
         }
+    }
+
+    pub(super) fn is_replica(&self, key: NodeKey) -> bool {
+        let node = self.nodes.get(key);
+        node.is_some_and(|node| node.role == Role::Replica)
     }
 
     /// Keeps a whole slot back for a while: what was refused must not be overtaken.

@@ -260,6 +260,7 @@ impl<T: Ticket> Cluster<T> {
             self.nodes.add_alias(key, alias);
         }
         if let Some(node) = self.nodes.get_mut(key) {
+            node.linger_until = None;
             // Who is the primary of one range and a replica of another is a primary.
             if node.role != Role::Primary {
                 node.role = role;
@@ -380,6 +381,8 @@ impl<T: Ticket> Cluster<T> {
     /// A node has ended. What it had left goes where it belongs now.
     pub(super) fn retired(&mut self, key: NodeKey, units: Vec<Unit<T>>, now: Instant) {
         let addr = self.nodes.remove(key).map(|node| node.addr);
+        // What was published still holds on to it.
+        self.dirty = true;
         for unit in units {
             self.divide_by_slot(unit, |cluster, piece| match piece.facts(0).target {
                 Target::Node => cluster.fail(piece, Reason::NodeGone, addr.as_ref()),

@@ -20,6 +20,11 @@ pub(crate) enum Aggregate {
 }
 
 impl Aggregate {
+    /// Whether commands whose replies are combined so may change something.
+    pub(crate) fn may_change(self) -> bool {
+        matches!(self, Self::AllSucceed | Self::AnySucceeds)
+    }
+
     /// The one reply. An error among the replies is the result, except where one success suffices.
     /// `None` if there is no reply, or one that does not have the shape its command promises.
     pub(crate) fn combine(self, replies: Vec<Value>) -> Option<Value> {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::proto::resp::encode::Encoded;
+
 /// How long a command may keep its connection waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocking {
@@ -26,7 +28,52 @@ pub(super) enum Wait {
     BlockOption,
 }
 
+/// The argument that says how long a command blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeArg {
+    /// Its index; 0 is the name.
+    index: usize,
+    /// Seconds with a fraction, or milliseconds.
+    seconds: bool,
+}
+
+impl TimeArg {
+    /// The same command with another time. Zero would mean for ever, so the shortest time is a
+    /// millisecond.
+    pub(crate) fn replace(self, command: &Encoded, time: Duration) -> Encoded {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
+        let mut args = command.args();
+        let mut changed = Encoded::new(args.next().unwrap_or_default());
+        for (index, arg) in (1..).zip(args) {
+            if index != self.index {
+                changed.push(arg);
+            } else if self.seconds {
+                let text = format!("{}.{:03}", millis / 1000, millis % 1000);
+                changed.push(text.as_bytes());
+            } else {
+                changed.push_uint(millis);
+            }
+        }
+        changed
+    }
+}
+
 impl Wait {
+    /// Where the time stands in these arguments.
+    pub(super) fn arg<'a, I>(self, args: I) -> Option<TimeArg>
+    where
+        I: Iterator<Item = &'a [u8]> + Clone,
+    {
+        let (index, seconds) = match self {
+            Wait::Never => return None,
+            Wait::SecondsLast => (args.count().checked_sub(1)?, true),
+            Wait::Seconds(position) => (usize::from(position), true),
+            Wait::Millis(position) => (usize::from(position), false),
+            Wait::BlockOption => (block_option(args)?.0, false),
+        };
+        Some(TimeArg { index, seconds })
+    }
+
     /// The time that these arguments ask for; `None` if it does not block.
     ///
     /// A time that cannot be read counts as for ever. Most likely the server refuses it at once;
@@ -40,7 +87,7 @@ impl Wait {
             Wait::SecondsLast => args.last().and_then(seconds),
             Wait::Seconds(position) => args.nth(position.into()).and_then(seconds),
             Wait::Millis(position) => args.nth(position.into()).and_then(millis),
-            Wait::BlockOption => millis(block_option(args)?),
+            Wait::BlockOption => millis(block_option(args)?.1),
         };
         Some(match time {
             Some(time) if !time.is_zero() => Blocking::For(time),
@@ -61,10 +108,10 @@ fn millis(text: &[u8]) -> Option<Duration> {
 
 /// What follows `BLOCK` among the options of XREAD and XREADGROUP, which end at `STREAMS`. Groups
 /// and consumers may have such names; options not known here are passed over.
-fn block_option<'a>(args: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
-    let mut rest = args.skip(1);
+fn block_option<'a>(args: impl Iterator<Item = &'a [u8]>) -> Option<(usize, &'a [u8])> {
+    let mut rest = args.enumerate().skip(1);
     let mut time = None;
-    while let Some(word) = rest.next() {
+    while let Some((_, word)) = rest.next() {
         if word.eq_ignore_ascii_case(b"STREAMS") {
             break;
         } else if word.eq_ignore_ascii_case(b"BLOCK") {

@@ -22,7 +22,7 @@ mod spec;
 mod table;
 
 pub(crate) use aggregate::Aggregate;
-pub(crate) use blocking::Blocking;
+pub(crate) use blocking::{Blocking, TimeArg};
 pub(crate) use dynamic::DynamicSpec;
 pub(crate) use index::find;
 pub(crate) use spec::{Access, Spec, Target};

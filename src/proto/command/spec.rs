@@ -1,7 +1,7 @@
 //! The description of one command, and what follows from it for a given list of arguments.
 
 use super::aggregate::Aggregate;
-use super::blocking::{Blocking, Wait};
+use super::blocking::{Blocking, TimeArg, Wait};
 use super::keys::Keys;
 use crate::proto::slot::Slot;
 
@@ -117,6 +117,14 @@ impl Spec {
         I: Iterator<Item = &'a [u8]> + Clone,
     {
         self.wait.time(args)
+    }
+
+    /// Which argument says how long it waits.
+    pub(crate) fn time_arg<'a, I>(&self, args: I) -> Option<TimeArg>
+    where
+        I: Iterator<Item = &'a [u8]> + Clone,
+    {
+        self.wait.arg(args)
     }
 
     /// Whether some form of it blocks.

@@ -1,6 +1,5 @@
 //! Whole commands through the table: keys, access, blocking, targets.
 
-use super::index::lookup;
 use super::spec::CrossSlot;
 use super::*;
 use crate::proto::slot::Slot;

@@ -8,7 +8,7 @@ use crate::proto::limits;
 use crate::proto::outcome::{Certainty, Outcome, Reason};
 use crate::proto::testing::wire::{Command, padded, pipeline, single, transaction};
 use crate::proto::testing::{Ledger, TestTicket, slots};
-use crate::proto::unit::{Body, Unit};
+use crate::proto::unit::{Body, Target, Unit};
 
 mod random;
 
@@ -419,4 +419,29 @@ fn a_closing_connection_takes_nothing_new() {
     assert_eq!(node.write_text(), "C 1 1 0 w\n");
     let lost = node.disconnect(true);
     node.take_settled(lost.settled);
+}
+
+/// A replica that cannot be reached passes on what others can serve, and no slot with it.
+#[test]
+fn a_release_takes_what_others_can_run() {
+    let mut node = Node::new();
+    node.submit(single(&node.ledger, &Command::read(1, 0)));
+    node.disconnect(true);
+    let mut addressed = single(&node.ledger, &Command::read(2, 0));
+    if let Body::One(_, facts) = &mut addressed.body {
+        facts.target = Target::Node;
+    }
+    node.submit(addressed);
+    node.submit(pipeline(
+        &node.ledger,
+        &[Command::read(3, 0), Command::read(1, 0)],
+    ));
+    let units = node.outbox.release(true);
+    assert_eq!(node.take_back(units), [0, 2, 3]);
+    node.submit(single(&node.ledger, &Command::read(1, 0)));
+    node.outbox.connect();
+    assert_eq!(node.write_text(), "C 1 2 0 r\nC 4 1 0 r\n");
+    let lost = node.disconnect(false);
+    node.take_settled(lost.settled);
+    node.ledger.check_all_settled_once();
 }

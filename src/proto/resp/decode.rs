@@ -27,6 +27,8 @@ pub(crate) struct DecodeLimits {
     pub(crate) bulk_bytes: usize,
     /// Elements of one reply, over all levels. Keys and values of maps count each.
     pub(crate) elements: usize,
+    /// Bytes of one reply as they arrive, over all levels; attributes do not count.
+    pub(crate) reply_bytes: usize,
     /// Bytes of a line. A longer one is not RESP.
     pub(crate) line_bytes: usize,
 }
@@ -37,6 +39,7 @@ impl Default for DecodeLimits {
             depth: limits::REPLY_DEPTH,
             bulk_bytes: limits::BULK_BYTES,
             elements: limits::REPLY_ELEMENTS,
+            reply_bytes: limits::REPLY_BYTES,
             line_bytes: limits::LINE_BYTES,
         }
     }
@@ -57,6 +60,8 @@ pub(crate) struct Decoder {
     stack: Vec<Level>,
     /// Values that the present frame announced so far, over all levels.
     announced: u64,
+    /// Bytes of the present frame so far, those of a string from its header on.
+    bytes: u64,
     /// What is being read past, if anything.
     skip: Option<Skip>,
     /// The error that ended the stream; it is returned for ever.
@@ -75,6 +80,9 @@ enum Stage {
     Discard(u64),
 }
 
+/// Bytes that end a line and a string.
+const LINE_END: u64 = 2;
+
 /// Values that are read past. A count suffices, as their nesting does not matter.
 #[derive(Default)]
 struct Skip {
@@ -92,9 +100,15 @@ impl Decoder {
             stage: Stage::Line,
             stack: Vec::new(),
             announced: 0,
+            bytes: 0,
             skip: None,
             failed: None,
         }
+    }
+
+    /// Limits the bytes of each reply that begins from now on.
+    pub(crate) fn limit_reply_bytes(&mut self, bytes: usize) {
+        self.limits.reply_bytes = bytes;
     }
 
     /// Where the next read should go; never empty if there is no frame left to take.
@@ -139,8 +153,16 @@ impl Decoder {
                     let Some(line) = self.input.line(self.limits.line_bytes)? else {
                         return Ok(None);
                     };
+                    if self.skip.is_none() {
+                        let before = if self.stack.is_empty() { 0 } else { self.bytes };
+                        self.bytes = before + line.len() as u64 + LINE_END;
+                    }
                     match Token::parse(line)? {
                         Token::Scalar(_) if self.skip.is_some() => self.skipped_value(),
+                        Token::Scalar(_) if self.bytes > self.limits.reply_bytes as u64 => {
+                            self.give_up(ReplyLimit::Bytes, false);
+                            self.skipped_value()
+                        }
                         Token::Scalar(scalar) => {
                             let value = scalar.into_value();
                             self.put(value)
@@ -184,8 +206,13 @@ impl Decoder {
     /// The header of a string.
     #[inline]
     fn on_text(&mut self, text: Text, len: u64) {
-        if self.skip.is_none() && len > self.limits.bulk_bytes as u64 {
-            self.give_up(ReplyLimit::BulkBytes, false);
+        if self.skip.is_none() {
+            self.bytes = self.bytes.saturating_add(len).saturating_add(LINE_END);
+            if len > self.limits.bulk_bytes as u64 {
+                self.give_up(ReplyLimit::BulkBytes, false);
+            } else if self.bytes > self.limits.reply_bytes as u64 {
+                self.give_up(ReplyLimit::Bytes, false);
+            }
         }
         self.stage = match self.skip {
             None => Stage::String(text, len as usize),
@@ -221,6 +248,9 @@ impl Decoder {
         self.announced = self.announced.saturating_add(values);
         if self.announced > self.limits.elements as u64 {
             return Some(ReplyLimit::Elements);
+        }
+        if self.bytes > self.limits.reply_bytes as u64 {
+            return Some(ReplyLimit::Bytes);
         }
         (self.stack.len() >= self.limits.depth).then_some(ReplyLimit::Depth)
     }

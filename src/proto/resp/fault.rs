@@ -46,4 +46,6 @@ pub(crate) enum ReplyLimit {
     BulkBytes,
     #[error("reply has too many elements")]
     Elements,
+    #[error("reply is too large")]
+    Bytes,
 }

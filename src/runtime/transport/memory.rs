@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::{Connection, ReadHalf, Transport, WRITE_SLICE, WriteHalf};
+use super::{Connection, Look, ReadHalf, Transport, WRITE_SLICE, WriteHalf};
 use crate::proto::addr::NodeAddr;
 use crate::runtime::clock;
 use crate::sync::{Condvar, Mutex};
@@ -28,7 +28,7 @@ impl Memory {
 }
 
 impl Transport for Memory {
-    fn connect(&self, addr: &NodeAddr, _: Instant, _: &Receiver<()>) -> io::Result<Connection> {
+    fn connect(&self, addr: &NodeAddr, _: Instant, _: &[&Receiver<()>]) -> io::Result<Connection> {
         let (here, there) = pair(self.capacity);
         let refused = |_| io::Error::from(io::ErrorKind::ConnectionRefused);
         self.accepted.send((addr.clone(), there)).map_err(refused)?;
@@ -121,6 +121,15 @@ impl ReadHalf for MemoryRead {
         Ok(count)
     }
 
+    fn look(&mut self) -> Look {
+        let state = self.pipe.state.lock();
+        match (state.bytes.is_empty(), state.closed) {
+            (false, _) => Look::Bytes,
+            (true, true) => Look::Closed,
+            (true, false) => Look::Quiet,
+        }
+    }
+
     fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.timeout = timeout;
         Ok(())
@@ -143,11 +152,8 @@ impl WriteHalf for MemoryWrite {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.out.state.lock();
         if state.bytes.len() >= self.out.capacity && !state.closed {
-            drop(
-                self.out
-                    .changed
-                    .wait_until(&mut state, clock::now() + WRITE_SLICE),
-            );
+            let slice = clock::now() + WRITE_SLICE;
+            self.out.changed.wait_until(&mut state, slice);
         }
         if state.closed {
             return Err(io::ErrorKind::BrokenPipe.into());

@@ -25,6 +25,7 @@ pub(super) enum Message {
     Submit(Unit<TestTicket>),
     TakeOver(SlotSet, Vec<Unit<TestTicket>>),
     GiveUp(BarrierId, SlotSet),
+    Release(bool),
     Gone(usize),
     Replace(u64),
     Break,
@@ -123,6 +124,13 @@ impl Node {
                 report.events.push(Event::Extracted { id, units });
                 self.inflight.add_barrier(id, slots);
                 self.clear(report);
+            }
+            Message::Release(reads) => {
+                let units = self.outbox.release(reads);
+                report.events.push(Event::Strays {
+                    from: self.key,
+                    units,
+                });
             }
             Message::Gone(commands) => {
                 self.outbox.note_dead(commands);

@@ -26,6 +26,7 @@ enum Action {
         crate::proto::inflight::BarrierId,
         crate::proto::slot::SlotSet,
     ),
+    Release(NodeKey, bool),
     Retire(NodeKey),
     Unlock,
 }
@@ -264,6 +265,7 @@ impl Sim {
             take_overs,
             view,
             give_ups,
+            release,
             retire,
         } = commit;
         let actions = take_overs
@@ -274,6 +276,11 @@ impl Sim {
                 give_ups
                     .into_iter()
                     .map(|(node, id, slots)| Action::GiveUp(node, id, slots)),
+            )
+            .chain(
+                release
+                    .into_iter()
+                    .map(|(node, reads)| Action::Release(node, reads)),
             )
             .chain(retire.into_iter().map(Action::Retire));
         self.todo.extend(actions);
@@ -299,6 +306,10 @@ impl Sim {
                 let used: Vec<_> = slots.iter().map(|slot| slot.number()).take(4).collect();
                 self.note(|| format!("commit: {key:?} gives up {used:?}, {id:?}"));
                 self.tell(key, Message::GiveUp(id, slots));
+            }
+            Action::Release(key, reads) => {
+                self.note(|| format!("commit: {key:?} passes on what others can run"));
+                self.tell(key, Message::Release(reads));
             }
             Action::Retire(key) => {
                 self.note(|| format!("commit: {key:?} ends"));

@@ -97,10 +97,7 @@ impl Server {
                     Ok(Value::Simple(b"QUEUED".to_vec()))
                 }
             }
-            Line::Exec(place) if self.refused => {
-                drop(place);
-                Ok(Value::Error(ServerError::new("EXECABORT")))
-            }
+            Line::Exec(_) if self.refused => Ok(Value::Error(ServerError::new("EXECABORT"))),
             Line::Exec(place) => {
                 self.run(place);
                 Ok(Value::Array(vec![Value::Integer(place as i64)]))

@@ -6,6 +6,7 @@ pub(super) const SMALL: DecodeLimits = DecodeLimits {
     depth: 3,
     bulk_bytes: 10,
     elements: 8,
+    reply_bytes: 1000,
     line_bytes: 100,
 };
 
@@ -66,6 +67,39 @@ fn limits_are_inclusive_and_count_each_reply_anew() {
         let (frames, end) = decode_pieces(SMALL, [bytes.repeat(3).as_bytes()]);
         assert!(frames.len() == 3 && end.is_none(), "{bytes:?}");
         assert!(matches!(frames[2], Frame::Reply(Ok(_))), "{bytes:?}");
+    }
+}
+
+#[test]
+fn bytes_of_a_reply_count_over_all_levels_up_to_the_limit() {
+    let replies = [
+        "+0123456789\r\n".to_owned(),
+        "-ERR 0123456789\r\n".to_owned(),
+        "$10\r\n0123456789\r\n".to_owned(),
+        "*2\r\n$3\r\nabc\r\n%1\r\n+k\r\n*1\r\n=6\r\ntxt:ab\r\n".to_owned(),
+        "*3\r\n*0\r\n*0\r\n*0\r\n".to_owned(),
+        format!("*2\r\n$40000\r\n{}\r\n:1\r\n", "x".repeat(40_000)),
+    ];
+    for bytes in replies {
+        for (limit, fits) in [(bytes.len(), true), (bytes.len() - 1, false), (1, false)] {
+            let limits = DecodeLimits {
+                reply_bytes: limit,
+                ..DecodeLimits::default()
+            };
+            let attribute = "|1\r\n+key\r\n+value that is not counted\r\n";
+            let push = ">2\r\n+a push counts for itself\r\n:1\r\n";
+            let stream = format!("{bytes}{attribute}{bytes}{push}{bytes}");
+            for size in [1, 3, 7, usize::MAX] {
+                let (frames, end) = decode_pieces(limits, stream.as_bytes().chunks(size));
+                assert_eq!(end, None);
+                let replies = frames.iter().filter(|frame| match frame {
+                    Frame::Reply(Ok(_)) => fits,
+                    Frame::Reply(Err(limit)) => !fits && *limit == ReplyLimit::Bytes,
+                    Frame::Push(_) => false,
+                });
+                assert_eq!(replies.count(), 3, "{bytes:.60?}, {limit}: {frames:.60?}");
+            }
+        }
     }
 }
 

@@ -1,0 +1,306 @@
+//! Connections that one thread has for itself: for commands that block and for watched sessions.
+//!
+//! The thread that uses one does its own reads and writes. What is healthy afterwards goes into a
+//! small pool per node.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
+
+use super::clock;
+use super::dial::{Dialer, Open};
+use super::transport::{Look, READ_SLICE, is_slice};
+use crate::proto::addr::NodeAddr;
+use crate::proto::outcome::Reason;
+use crate::proto::resp::decode::Frame;
+use crate::proto::verdict::Reply;
+use crate::sync::{Condvar, Mutex};
+
+/// Idle connections kept for each node.
+const IDLE_PER_NODE: usize = 8;
+
+/// All dedicated connections of a client.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    dialer: Arc<Dialer>,
+    /// Held for a look only, never while a connection is made or used.
+    state: Mutex<State>,
+    /// Signalled when a connection is given back.
+    returned: Condvar,
+    /// Disconnected when the client closes.
+    closed: Receiver<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    idle: HashMap<NodeAddr, Vec<Open>>,
+    busy: usize,
+    /// Dropped when the client closes.
+    keep: Option<Sender<()>>,
+}
+
+/// A connection in use. Dropping it gives it back if its last exchange was complete.
+#[derive(Debug)]
+pub(crate) struct Dedicated<'a> {
+    pool: &'a Pool,
+    addr: NodeAddr,
+    open: Option<Open>,
+    /// Something was written whose reply is not there: not to be used again.
+    unfinished: bool,
+}
+
+/// Why an exchange ended early.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The deadline passed.
+    Timeout,
+    /// The caller cancelled.
+    Cancelled,
+    /// The client closes.
+    Closed,
+    /// The connection was lost.
+    Lost(io::Error),
+}
+
+impl Broken {
+    pub(crate) fn reason(&self) -> Reason {
+        match self {
+            Broken::Timeout => Reason::Timeout,
+            Broken::Cancelled => Reason::Cancelled,
+            Broken::Closed => Reason::Closed,
+            Broken::Lost(_) => Reason::ConnectionLost,
+        }
+    }
+}
+
+/// An exchange that ended early, and whether its last byte went out.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    pub(crate) why: Broken,
+    pub(crate) was_sent: bool,
+}
+
+/// What ends an exchange from outside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits<'a> {
+    pub(crate) deadline: Option<Instant>,
+    /// Disconnected when the caller cancels.
+    pub(crate) cancel: Option<&'a Receiver<()>>,
+}
+
+impl Pool {
+    pub(crate) fn new(dialer: Arc<Dialer>) -> Self {
+        let (keep, closed) = bounded(0);
+        let state = State {
+            idle: HashMap::new(),
+            busy: 0,
+            keep: Some(keep),
+        };
+        Self {
+            dialer,
+            state: Mutex::new(state),
+            returned: Condvar::new(),
+            closed,
+        }
+    }
+
+    /// A connection to a node: an idle one that is still fit, or a new one.
+    pub(crate) fn take(
+        &self,
+        addr: &NodeAddr,
+        limits: Limits<'_>,
+    ) -> Result<Dedicated<'_>, Broken> {
+        let mut open = {
+            let mut state = self.state.lock();
+            if state.keep.is_none() {
+                return Err(Broken::Closed);
+            }
+            state.busy += 1;
+            state.idle.get_mut(addr).and_then(Vec::pop)
+        };
+        // From here on the guard counts the connection out again.
+        let mut taken = Dedicated {
+            pool: self,
+            addr: addr.clone(),
+            open: None,
+            unfinished: true,
+        };
+        while let Some(mut idle) = open {
+            // One on which something came that nobody asked for is not fit.
+            if idle.connection.read.look() == Look::Quiet {
+                taken.open = Some(idle);
+                taken.unfinished = false;
+                return Ok(taken);
+            }
+            open = self.state.lock().idle.get_mut(addr).and_then(Vec::pop);
+        }
+        let closed = [&self.closed];
+        let both = limits.cancel.map(|cancel| [&self.closed, cancel]);
+        let stops = both.as_ref().map_or(&closed[..], |both| &both[..]);
+        let opened = self.dialer.open_node_by(addr, limits.deadline, stops);
+        let mut open = opened.map_err(|error| {
+            log::info!("node {addr}: cannot connect: {error}");
+            self.check(limits).err().unwrap_or(Broken::Lost(error))
+        })?;
+        open.connection
+            .read
+            .set_timeout(Some(READ_SLICE))
+            .map_err(Broken::Lost)?;
+        taken.open = Some(open);
+        taken.unfinished = false;
+        Ok(taken)
+    }
+
+    /// Pauses; an error if the client closes or the caller cancels meanwhile.
+    pub(crate) fn pause(&self, pause: Duration, limits: Limits<'_>) -> Result<(), Broken> {
+        let end = clock::now() + pause;
+        let never = crossbeam_channel::never();
+        crossbeam_channel::select! {
+            recv(self.closed) -> _ => return Err(Broken::Closed),
+            recv(limits.cancel.unwrap_or(&never)) -> _ => return Err(Broken::Cancelled),
+            default(limits.deadline.map_or(end, |deadline| deadline.min(end))
+                .saturating_duration_since(clock::now())) => {}
+        }
+        self.check(limits)
+    }
+
+    /// Whether an exchange may go on.
+    fn check(&self, limits: Limits<'_>) -> Result<(), Broken> {
+        if is_gone(&self.closed) {
+            Err(Broken::Closed)
+        } else if limits.cancel.is_some_and(is_gone) {
+            Err(Broken::Cancelled)
+        } else if limits
+            .deadline
+            .is_some_and(|deadline| deadline <= clock::now())
+        {
+            Err(Broken::Timeout)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Ends all exchanges and closes all connections; waits for the threads that use them, at
+    /// most until then.
+    pub(crate) fn close(&self, limit: Instant) {
+        let mut state = self.state.lock();
+        state.keep = None;
+        state.idle.clear();
+        while state.busy > 0 && clock::now() < limit {
+            self.returned.wait_until(&mut state, limit);
+        }
+    }
+}
+
+fn is_gone(signal: &Receiver<()>) -> bool {
+    signal.try_recv() == Err(TryRecvError::Disconnected)
+}
+
+impl Dedicated<'_> {
+    /// Writes and reads so many replies. Nobody else writes to this connection, so the replies
+    /// belong to these bytes.
+    pub(crate) fn exchange(
+        &mut self,
+        bytes: &[u8],
+        replies: usize,
+        limits: Limits<'_>,
+    ) -> Result<Vec<Reply>, Cut> {
+        self.unfinished = true;
+        self.write(bytes, limits).map_err(|why| Cut {
+            why,
+            was_sent: false,
+        })?;
+        let replies = self.read(replies, limits).map_err(|why| Cut {
+            why,
+            was_sent: true,
+        })?;
+        self.unfinished = false;
+        Ok(replies)
+    }
+
+    /// Whether the server has closed it, as far as this is known by now.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        let look = self.open.as_mut().map(|open| open.connection.read.look());
+        look.is_none_or(|look| look == Look::Closed)
+    }
+
+    /// The connection is not to be used again.
+    pub(crate) fn discard(&mut self) {
+        self.unfinished = true;
+    }
+
+    fn write(&mut self, mut bytes: &[u8], limits: Limits<'_>) -> Result<(), Broken> {
+        let Some(open) = &mut self.open else {
+            return Err(lost());
+        };
+        while !bytes.is_empty() {
+            match open.connection.write.write(bytes) {
+                Ok(0) => return Err(lost()),
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if is_slice(&error) => self.pool.check(limits)?,
+                Err(error) => return Err(Broken::Lost(error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, wanted: usize, limits: Limits<'_>) -> Result<Vec<Reply>, Broken> {
+        let Some(open) = &mut self.open else {
+            return Err(lost());
+        };
+        let mut replies = VecDeque::new();
+        let mut came = false;
+        loop {
+            let frame = open.decoder.next_frame();
+            match frame.map_err(|error| Broken::Lost(io::Error::other(error)))? {
+                Some(Frame::Reply(reply)) => replies.push_back(reply),
+                Some(Frame::Push(_)) => {}
+                None => {
+                    // Not before it is known that the reply is not there: a popped element that
+                    // has come must not be thrown away.
+                    if std::mem::take(&mut came) {
+                        self.pool.check(limits)?;
+                    }
+                    match open.connection.read.read(open.decoder.spare()) {
+                        Ok(0) => return Err(lost()),
+                        Ok(count) => {
+                            open.decoder.filled(count);
+                            came = true;
+                        }
+                        Err(error) if is_slice(&error) => self.pool.check(limits)?,
+                        Err(error) => return Err(Broken::Lost(error)),
+                    }
+                }
+            }
+            if replies.len() == wanted {
+                return Ok(replies.into());
+            }
+        }
+    }
+}
+
+fn lost() -> Broken {
+    Broken::Lost(io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "closed by the server",
+    ))
+}
+
+impl Drop for Dedicated<'_> {
+    fn drop(&mut self) {
+        let open = self.open.take().filter(|_| !self.unfinished);
+        let mut state = self.pool.state.lock();
+        state.busy -= 1;
+        if let Some(open) = open.filter(|_| state.keep.is_some()) {
+            let idle = state.idle.entry(self.addr.clone()).or_default();
+            if idle.len() < IDLE_PER_NODE {
+                idle.push(open);
+            }
+        }
+        drop(state);
+        self.pool.returned.notify_all();
+    }
+}

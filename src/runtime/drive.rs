@@ -1,0 +1,112 @@
+//! The writing side of a node: its queue, and the present connection to write to.
+
+use std::sync::atomic::Ordering;
+
+use super::clock;
+use super::records::{Records, amount};
+use super::transport::{WriteHalf, is_slice};
+use crate::proto::cluster::Event;
+use crate::proto::outbox::Outbox;
+use crate::proto::unit::Unit;
+use crate::reply::Settler;
+
+/// Whoever holds this is the only one who writes.
+pub(crate) struct Drive {
+    pub(super) outbox: Outbox<Settler>,
+    /// The present connection, while it may be written to.
+    pub(super) write: Option<Box<dyn WriteHalf>>,
+    /// The number of the present connection.
+    pub(super) generation: u64,
+}
+
+impl Drive {
+    pub(super) fn new() -> Self {
+        Self {
+            outbox: Outbox::new(),
+            write: None,
+            generation: 0,
+        }
+    }
+
+    /// Whether there is something to write and somewhere to write it to.
+    pub(super) fn can_write(&self) -> bool {
+        self.write.is_some() && (self.outbox.has_staged() || self.outbox.can_stage())
+    }
+
+    /// Puts what is queued on the wire, as far as it is to go with the next write.
+    pub(super) fn stage(&mut self, records: &Records) {
+        if self.write.is_none() || self.outbox.has_staged() {
+            return;
+        }
+        let mut expired = Vec::new();
+        let mut state = records.state.lock();
+        let before = state.inflight.commands();
+        self.outbox
+            .stage(&mut state.inflight, clock::now(), &mut expired);
+        let staged = state.inflight.commands() - before;
+        records.load.set_sent(state.sent());
+        drop(state);
+        records
+            .stats
+            .sent
+            .fetch_add(staged as u64, Ordering::Relaxed);
+        for (ticket, outcome) in expired {
+            records.stats.settled(&outcome);
+            ticket.settle(outcome);
+        }
+    }
+
+    /// Writes once; at most for a write slice.
+    pub(super) fn write(&mut self, records: &Records) {
+        let (Some(write), Some(bytes)) = (&mut self.write, self.outbox.next_bytes()) else {
+            return;
+        };
+        match write.write(bytes) {
+            Ok(count) if count > 0 => {
+                records
+                    .stats
+                    .bytes_out
+                    .fetch_add(count as u64, Ordering::Relaxed);
+                self.outbox.wrote(count);
+            }
+            Err(error) if is_slice(&error) => {}
+            Ok(_) | Err(_) => self.shut(records),
+        }
+    }
+
+    /// Ends the present connection; the reading thread will notice and say so.
+    pub(super) fn shut(&mut self, records: &Records) {
+        if let Some(write) = self.write.take() {
+            write.shutdown();
+            records.wake_reader();
+        }
+    }
+
+    /// Puts a unit on the wire if nothing at all is before it, and gives the mark that its last
+    /// reply passes. No change of its slot may be on its way here: the caller holds the routes.
+    pub(super) fn stage_alone(
+        &mut self,
+        records: &Records,
+        unit: Unit<Settler>,
+    ) -> Result<u64, Unit<Settler>> {
+        let idle = self.write.is_some()
+            && self.outbox.is_connected()
+            && self.outbox.is_idle()
+            && records.load.holds_only(amount(&unit));
+        if !idle {
+            return Err(unit);
+        }
+        records.load.arrived(amount(&unit));
+        let mut strays = Vec::new();
+        self.outbox.submit(unit, &mut strays);
+        if !strays.is_empty() {
+            // The node takes the slot over, but does not know yet.
+            records.report(Event::Strays {
+                from: records.key,
+                units: strays,
+            });
+        }
+        self.stage(records);
+        Ok(records.state.lock().inflight.mark())
+    }
+}

@@ -1,0 +1,138 @@
+//! Transactions: `MULTI … EXEC` as one piece.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cancel::CancelToken;
+use crate::client::Core;
+use crate::cmd::Cmd;
+use crate::error::{Misuse, Result};
+use crate::proto::slot::Slot;
+use crate::proto::unit::{Body, Bytes, Target};
+use crate::proto::value::Value;
+use crate::request::Request;
+use crate::runtime::clock;
+use crate::runtime::routes::Pick;
+
+/// The commands of a transaction, collected by the closure of
+/// [`Client::transaction`](crate::Client::transaction).
+///
+/// All keys must belong to one slot: give them a common hash tag. Commands without keys run on
+/// the node of that slot.
+pub struct Transaction {
+    commands: Vec<Cmd>,
+    timeout: Option<Option<Duration>>,
+    cancel: Option<CancelToken>,
+}
+
+const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Transaction({} commands)", self.commands.len())
+    }
+}
+
+impl Transaction {
+    pub(crate) fn new() -> Self {
+        Self {
+            commands: Vec::new(),
+            timeout: None,
+            cancel: None,
+        }
+    }
+
+    /// Adds a command. Nothing is sent before all of them are there and checked.
+    pub fn add(&mut self, command: Cmd) -> &mut Self {
+        self.commands.push(command);
+        self
+    }
+
+    /// Waits this long for the outcome instead of the client's `response_timeout`; `None` waits
+    /// for ever.
+    pub fn timeout(&mut self, timeout: impl Into<Option<Duration>>) -> &mut Self {
+        self.timeout = Some(timeout.into());
+        self
+    }
+
+    /// Ends the call when the token is cancelled. Once its first byte was written the transaction
+    /// runs to its end all the same, and the error says so.
+    pub fn cancel_token(&mut self, token: &CancelToken) -> &mut Self {
+        self.cancel = Some(token.clone());
+        self
+    }
+
+    /// How many commands it has.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Whether it has no commands.
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Sends it as one chain and waits; gives the array of EXEC.
+    pub(crate) fn execute(self, core: &Arc<Core>) -> Result<Value> {
+        if self.commands.is_empty() {
+            return Ok(Value::Array(Vec::new()));
+        }
+        let timeout = self.timeout.unwrap_or(core.config.response_timeout);
+        let deadline = timeout.and_then(|timeout| clock::now().checked_add(timeout));
+        let chain = Chain::new(&self.commands, core)?;
+        core.call(
+            chain.into_body(),
+            &Pick::Primary,
+            deadline,
+            self.cancel.as_ref(),
+        )
+    }
+
+    pub(crate) fn commands(&self) -> &[Cmd] {
+        &self.commands
+    }
+}
+
+/// A transaction that was checked and encoded.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) members: usize,
+    pub(crate) slot: Option<Slot>,
+}
+
+impl Chain {
+    /// Checks all commands before anything is encoded for sending: a chain is sent whole or not
+    /// at all.
+    pub(crate) fn new(commands: &[Cmd], core: &Arc<Core>) -> Result<Self> {
+        let standalone = core.is_standalone();
+        let mut slot: Option<Slot> = None;
+        let mut bytes = MULTI.to_vec();
+        for command in commands {
+            let of_member = Request::slot_in_chain(command, core)?;
+            if let Some(of_member) = of_member {
+                let first = *slot.get_or_insert(of_member);
+                if first != of_member && !standalone {
+                    return Err(Misuse::CrossSlot(first, of_member).into());
+                }
+            }
+            command.encoded().append_to(&mut bytes);
+        }
+        bytes.extend_from_slice(EXEC);
+        Ok(Self {
+            bytes,
+            members: commands.len(),
+            slot,
+        })
+    }
+
+    fn into_body(self) -> Body {
+        Body::Chain {
+            bytes: Bytes::Own(self.bytes, 0),
+            members: self.members,
+            target: self.slot.map_or(Target::Any, Target::Slot),
+        }
+    }
+}
