@@ -304,3 +304,46 @@ impl Drop for Dedicated<'_> {
         self.pool.returned.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::proto::resp::decode::{DecodeLimits, Decoder};
+    use crate::proto::value::Value;
+    use crate::runtime::transport::memory::{Memory, pair};
+
+    #[test]
+    fn a_reply_that_has_come_is_taken_however_late_it_is() {
+        let (transport, _accept) = Memory::new(1024);
+        let dialer = Dialer::new(Arc::new(Config::default()), Arc::new(transport));
+        let pool = Pool::new(Arc::new(dialer));
+        pool.state.lock().busy = 1;
+        let (mut connection, mut server) = pair(1024);
+        connection.read.set_timeout(Some(READ_SLICE)).unwrap();
+        assert!(server.write.write(b"*2\r\n$1\r\nk\r\n$1\r\nx\r\n").is_ok());
+        let mut dedicated = Dedicated {
+            pool: &pool,
+            addr: NodeAddr::new("h", 1),
+            open: Some(Open {
+                connection,
+                decoder: Decoder::new(DecodeLimits::default()),
+            }),
+            unfinished: false,
+        };
+        let (keep, cancel) = bounded(0);
+        drop(keep);
+        let limits = Limits {
+            deadline: Some(clock::now()),
+            cancel: Some(&cancel),
+        };
+        let replies = dedicated.exchange(b"*1\r\n$5\r\nBLPOP\r\n", 1, limits);
+        let popped = ["k", "x"].map(|text| Value::Bulk(text.into()));
+        assert_eq!(replies.unwrap(), [Ok(Value::Array(popped.into()))]);
+        // Without a reply it is over at once.
+        let cut = dedicated
+            .exchange(b"*1\r\n$5\r\nBLPOP\r\n", 1, limits)
+            .unwrap_err();
+        assert!(matches!(cut.why, Broken::Cancelled) && cut.was_sent);
+    }
+}
