@@ -51,6 +51,8 @@ fn what_is_on_the_wire_is_answered_and_the_rest_goes_on_the_next_connection() {
     assert_ne!(cluster.node(0).connections()[0], old);
     let ran = cluster.log().commands("INCR").list();
     assert_ne!(ran[0].connection, old);
+    // One for the map, the old one, the next one: nothing else was tried.
+    assert_eq!(cluster.node(0).opened(), 3);
     let stats = client.stats();
     assert_eq!(stats.total(|node| node.unknown), 0);
     assert_eq!(stats.refreshes.get(&RefreshCause::ConnectionLost), None);
