@@ -140,9 +140,10 @@ fn callers_have_longer_until_the_connection_is_replaced() {
         .retry_reads(false)
         .connect()
         .unwrap();
+    let key = key_for_slot(1);
     let silent = cluster.node(0).on("GET").ignore();
     announce(&cluster, &client, 0, &moving(1, 4, None));
-    let (result, time) = timed(|| client.get::<Option<String>>(key_for_slot(1)));
+    let (result, time) = timed(|| client.get::<Option<String>>(&key));
     let error = result.unwrap_err();
     assert_eq!(
         error.failure().unwrap().reason(),
@@ -154,7 +155,7 @@ fn callers_have_longer_until_the_connection_is_replaced() {
         client.stats().total(|node| node.connects) == 2
     });
     cluster.node(0).on("GET").ignore();
-    let (result, time) = timed(|| client.get::<Option<String>>(key_for_slot(1)));
+    let (result, time) = timed(|| client.get::<Option<String>>(&key));
     let error = result.unwrap_err();
     assert_eq!(error.failure().unwrap().reason(), Reason::Timeout);
     assert!(time < Duration::from_millis(800), "{time:?}");
