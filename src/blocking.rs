@@ -33,6 +33,10 @@ const PAUSE: Backoff = Backoff {
 /// clients about ten times a second.
 const SLACK: Duration = Duration::from_millis(200);
 
+/// What a server kept waiting for so long had arrived: trouble and redirects after it are new
+/// ones, and not part of a loop. A command that blocks for ever may outlive many moves of its slot.
+const SETTLED: Duration = Duration::from_secs(1);
+
 /// `ASKING` as a command.
 pub(crate) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
@@ -65,6 +69,9 @@ struct Call<'a> {
     block_until: Option<Instant>,
     /// When the caller ends, whatever the server says.
     patience: Option<Instant>,
+    /// Until when trouble is waited out, if the caller states no patience: a short time to block
+    /// is no short time for the cluster.
+    trouble_until: Option<Instant>,
     /// The server is told a shorter time than the command says, because the caller waits less.
     is_cut_short: bool,
     /// A redirect names the next node.
@@ -74,6 +81,8 @@ struct Call<'a> {
     pauses: u32,
     cause: Option<ServerError>,
     node: Option<NodeAddr>,
+    /// A connection was lost after it was sent: that attempt may have run.
+    was_lost: bool,
     random: Random,
 }
 
@@ -106,13 +115,20 @@ impl<'a> Call<'a> {
             let slack = end.saturating_duration_since(now) / 2;
             end.checked_sub(slack.min(SLACK)).unwrap_or(end)
         });
+        let block_until = [own, before].into_iter().flatten().min();
+        let margin = core.config.response_timeout;
+        let margin = margin.and_then(|margin| now.checked_add(margin));
+        let trouble_until = block_until
+            .zip(margin)
+            .map(|(until, margin)| until.max(margin));
         let is_cut_short = before.is_some_and(|before| own.is_none_or(|own| before < own));
         Self {
             core,
             facts,
             pick,
-            block_until: [own, before].into_iter().flatten().min(),
+            block_until,
             patience,
+            trouble_until,
             is_cut_short,
             next: None,
             redirects: 0,
@@ -120,6 +136,7 @@ impl<'a> Call<'a> {
             pauses: 0,
             cause: None,
             node: None,
+            was_lost: false,
             random: Random::new(clock::seed()),
             request,
         }
@@ -154,26 +171,27 @@ impl<'a> Call<'a> {
         };
         self.node = Some(addr.clone());
         let pool = &self.core.pool;
-        let mut connection = match pool.take(&addr) {
+        let mut connection = match pool.take(&addr, self.limits()) {
             Ok(connection) => connection,
-            Err(Broken::Closed) => return Attempt::Failed(self.failure(Reason::Closed)),
-            Err(_) => return Attempt::Later,
+            Err(Broken::Lost(_)) => return Attempt::Later,
+            Err(broken) => return Attempt::Failed(self.failure(broken.reason())),
         };
         let mut bytes = if asking { ASKING.to_vec() } else { Vec::new() };
         self.encode(&mut bytes);
+        let begun = clock::now();
         let replies = connection.exchange(&bytes, 1 + usize::from(asking), self.limits());
         self.attempts += 1;
+        if clock::now() >= begun + SETTLED {
+            (self.redirects, self.pauses) = (0, 0);
+        }
         match replies {
             Ok(replies) => {
-                let attempt = self.judge(&addr, replies);
-                if matches!(
-                    self.cause.as_ref().map(ServerError::code),
-                    Some("UNBLOCKED")
-                ) {
+                let unblocked = |error: &ServerError| error.code() == "UNBLOCKED";
+                if matches!(replies.last(), Some(Ok(Value::Error(error))) if unblocked(error)) {
                     // The server closes this connection.
                     connection.discard();
                 }
-                attempt
+                self.judge(&addr, replies)
             }
             Err(cut) => self.cut(cut),
         }
@@ -287,6 +305,7 @@ impl<'a> Call<'a> {
         }
         let reason = cut.why.reason();
         let lost = reason == Reason::ConnectionLost;
+        self.was_lost |= lost && cut.was_sent;
         if lost && (!cut.was_sent || (self.facts.repeatable && self.core.config.retry_reads)) {
             return Attempt::Later;
         }
@@ -302,7 +321,7 @@ impl<'a> Call<'a> {
         let pause = PAUSE.pause(self.pauses, &mut self.random);
         let no_answer_by = self.core.config.response_timeout;
         let limits = Limits {
-            deadline: self.patience.or(self.block_until),
+            deadline: self.patience.or(self.trouble_until),
             cancel: self.request.cancel.as_ref().map(|token| token.signal()),
         };
         let reason = match self.core.pool.pause(pause, limits) {
@@ -328,10 +347,10 @@ impl<'a> Call<'a> {
     /// How it fails when it certainly does not run any more.
     fn failure(&self, reason: Reason) -> Box<Failure> {
         let sent = self.attempts > 0;
-        let certainty = if sent {
-            Certainty::Refused
-        } else {
-            Certainty::NotSent
+        let certainty = match (self.was_lost, sent) {
+            (true, _) => Certainty::Unknown,
+            (false, true) => Certainty::Refused,
+            (false, false) => Certainty::NotSent,
         };
         let mut failure = Failure::new(reason, certainty);
         failure.node = self.node.clone();

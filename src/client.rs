@@ -318,19 +318,13 @@ impl Core {
     ) -> Result<Value> {
         let (cell, settler) = self.cell(1, body.slot());
         let _registration = cancel.map(|token| token.register(self, &cell));
-        let mut unit = Unit::new(settler, body, deadline);
-        if self.may_drive(deadline) {
-            unit = match self.routes.drive(unit, pick) {
-                Ok(driven) => {
-                    driven.write();
-                    driven.read();
-                    self.wait(&cell, deadline);
-                    return Ok(cell.take_one()?);
-                }
-                Err(unit) => unit,
-            };
+        let unit = Unit::new(settler, body, deadline);
+        let direct = self.may_drive(deadline);
+        let when_full = self.config.when_full;
+        if let Some(driven) = self.routes.submit_or_drive(unit, pick, when_full, direct) {
+            driven.write();
+            driven.read();
         }
-        self.routes.submit(unit, pick, self.config.when_full);
         self.wait(&cell, deadline);
         Ok(cell.take_one()?)
     }

@@ -23,7 +23,7 @@ pub(crate) fn run(core: &Arc<Core>, request: &Request, how: Option<Aggregate>) -
     for outcome in ask_all(core, request, request.deadline)? {
         match outcome {
             Ok(reply) => replies.push(reply),
-            Err(failure) => failures.push(failure),
+            Err(failure) => failures.push(*failure),
         }
     }
     let one_suffices = how == Some(Aggregate::AnySucceeds) && !replies.is_empty();
@@ -41,14 +41,14 @@ pub(crate) fn run(core: &Arc<Core>, request: &Request, how: Option<Aggregate>) -
 
 /// The first failure stands for the whole. That one node certainly did not run the command says
 /// nothing about the others.
-fn blame(mut failures: Vec<Box<Failure>>, ran: bool, how: Option<Aggregate>) -> Box<Failure> {
-    let unknown = |failure: &Box<Failure>| failure.certainty() == Certainty::Unknown;
+fn blame(mut failures: Vec<Failure>, ran: bool, how: Option<Aggregate>) -> Box<Failure> {
+    let unknown = |failure: &Failure| failure.certainty() == Certainty::Unknown;
     let ran = ran || failures.iter().any(unknown);
     let mut first = failures.swap_remove(0);
     if ran && how.is_none_or(Aggregate::may_change) {
         first.certainty = Certainty::Unknown;
     }
-    first
+    Box::new(first)
 }
 
 fn ask_all(core: &Arc<Core>, request: &Request, deadline: Option<Instant>) -> Result<Vec<Outcome>> {

@@ -41,3 +41,8 @@ pub use proto::value::{ServerError, Value};
 pub use stats::{NodeStats, Stats};
 pub use transaction::Transaction;
 pub use watch::Watched;
+
+/// The program in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -241,7 +241,9 @@ impl Cell {
 /// How a place ends whose caller gives up. What is known of its last answer is kept.
 fn given_up(why: Reason, certainty: Certainty, note: Note) -> Box<Failure> {
     let Some(mut failure) = note else {
-        return Failure::new(why, certainty);
+        let mut failure = Failure::new(why, certainty);
+        failure.attempts = u32::from(certainty == Certainty::Unknown);
+        return failure;
     };
     match certainty {
         // Claimed again since the note was written.

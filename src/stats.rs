@@ -73,6 +73,7 @@ pub(crate) struct ClientCounters {
     refreshes: [AtomicU64; RefreshCause::ALL.len()],
     pub(crate) topology_queries: AtomicU64,
     topology_failures: AtomicU64,
+    pub(crate) maps: AtomicU64,
     pub(crate) parked: AtomicU64,
     pub(crate) redirects_exhausted: AtomicU64,
     pub(crate) parked_now: AtomicU64,
@@ -81,6 +82,13 @@ pub(crate) struct ClientCounters {
 }
 
 impl ClientCounters {
+    /// Counts how a command ended that the coordinator ends.
+    pub(crate) fn settled(&self, outcome: &Outcome) {
+        if matches!(outcome, Err(failure) if failure.reason() == Reason::TooManyRedirects) {
+            self.redirects_exhausted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn refresh(&self, cause: RefreshCause) {
         let at = RefreshCause::ALL.iter().position(|&each| each == cause);
         if let Some(counter) = at.and_then(|at| self.refreshes.get(at)) {
@@ -115,6 +123,7 @@ impl ClientCounters {
             refreshes: causes.filter(|&(_, count)| count > 0).collect(),
             topology_queries: get(&self.topology_queries),
             topology_failures: get(&self.topology_failures),
+            maps: get(&self.maps),
             parked: get(&self.parked),
             parked_now: get(&self.parked_now),
             redirects_exhausted: get(&self.redirects_exhausted),
@@ -136,6 +145,8 @@ pub struct Stats {
     pub topology_queries: u64,
     /// Topology queries without a usable answer.
     pub topology_failures: u64,
+    /// Maps of the cluster that were taken over, changed or not.
+    pub maps: u64,
     /// Units that waited with the coordinator because their slot was moving or not served.
     pub parked: u64,
     /// How many wait there now.

@@ -62,8 +62,9 @@ enum State {
 enum Restart {
     /// A watched key changed, or the connection was lost before EXEC was sent.
     Conflict,
-    /// The slot is elsewhere: on this node, if the redirect names one, after ASKING or not.
-    Elsewhere(Option<(NodeAddr, bool)>),
+    /// The slot is elsewhere: on this node, if the redirect names one, after ASKING or not. With
+    /// the answer that said so.
+    Elsewhere(Option<(NodeAddr, bool)>, ServerError),
 }
 
 impl fmt::Debug for Watched<'_> {
@@ -82,7 +83,7 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
     let timeout = core.config.response_timeout;
     let deadline = timeout.and_then(|timeout| clock::now().checked_add(timeout));
     let mut random = Random::new(clock::seed());
-    let mut next = None;
+    let (mut next, mut redirects) = (None, 0);
     let mut failure = Failure::new(Reason::WatchLost, Certainty::NotSent);
     failure.slot = Some(slot);
     let limits = Limits {
@@ -90,7 +91,7 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
         cancel: None,
     };
     for run in 1..=RUNS {
-        let restart = match begin(core, keys, slot, next.take(), deadline) {
+        let restart = match begin(core, keys, slot, next.take(), limits) {
             Ok(mut watched) => match session(&mut watched) {
                 Ok(result) => {
                     watched.finish();
@@ -108,7 +109,13 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
             Err(Begin::Restart(restart)) => restart,
         };
         let mut pause = run > 1;
-        if let Restart::Elsewhere(node) = restart {
+        if let Restart::Elsewhere(node, cause) = restart {
+            failure.cause = Some(cause);
+            redirects += u32::from(node.is_some());
+            if redirects > core.config.max_redirects {
+                failure.reason = Reason::TooManyRedirects;
+                break;
+            }
             pause |= node.is_none();
             next = node;
         }
@@ -148,7 +155,7 @@ fn begin<'a, K: AsRef<[u8]>>(
     keys: &[K],
     slot: Slot,
     next: Option<(NodeAddr, bool)>,
-    deadline: Option<Instant>,
+    limits: Limits<'static>,
 ) -> std::result::Result<Watched<'a>, Begin> {
     let owner = || {
         let snapshot = core.routes.snapshot();
@@ -170,8 +177,10 @@ fn begin<'a, K: AsRef<[u8]>>(
     let (addr, asking) = next
         .or_else(owner)
         .ok_or(Begin::Restart(Restart::Conflict))?;
-    let connection = core.pool.take(&addr).map_err(|broken| match broken {
+    let taken = core.pool.take(&addr, limits);
+    let connection = taken.map_err(|broken| match broken {
         Broken::Closed => Begin::Failed(Failure::new(Reason::Closed, Certainty::NotSent).into()),
+        // A deadline that has passed is met by the pause before the next run.
         _ => Begin::Restart(Restart::Conflict),
     })?;
     let mut watched = Watched {
@@ -180,7 +189,7 @@ fn begin<'a, K: AsRef<[u8]>>(
         addr,
         slot,
         asking,
-        deadline,
+        deadline: limits.deadline,
         state: State::Watching,
     };
     let mut watch = Encoded::new(b"WATCH");
@@ -235,6 +244,12 @@ impl Watched<'_> {
             Vec::new()
         };
         bytes.extend_from_slice(&chain.bytes);
+        if self.connection.is_closed() {
+            // What would be written now could not run; but nobody could tell afterwards.
+            self.state = State::Restart(Restart::Conflict);
+            let lost = self.failure(Reason::WatchLost, Certainty::NotSent, None);
+            return Err(lost.into());
+        }
         let count = chain.members + 2 + usize::from(self.asking);
         let mut replies = match self.connection.exchange(&bytes, count, self.limits()) {
             Ok(replies) => replies,
@@ -274,14 +289,12 @@ impl Watched<'_> {
         if exec.code() != "EXECABORT" {
             all.push(&exec);
         }
-        let redirects: Option<Vec<Redirect>> =
-            all.iter().map(|error| Redirect::parse(error)).collect();
-        let redirect = redirects.and_then(|redirects| redirects.into_iter().next());
-        if let Some(redirect) = redirect {
-            self.elsewhere(redirect);
+        let mut blamed = all.iter().filter(|error| self.redirect_of(error).is_none());
+        let blamed = blamed.next().map(|&error| error.clone());
+        if let (None, Some(&first)) = (&blamed, all.first()) {
+            self.elsewhere(first.clone());
         }
-        let blamed = all.iter().find(|error| Redirect::parse(error).is_none());
-        let cause = blamed.map_or(exec.clone(), |error| (*error).clone());
+        let cause = blamed.unwrap_or(exec);
         let mut failure = self.failure(Reason::Server, Certainty::Refused, Some(cause));
         failure.members = errors;
         failure.into()
@@ -303,9 +316,7 @@ impl Watched<'_> {
         };
         match replies.pop() {
             Some(Ok(Value::Error(error))) => {
-                if let Some(redirect) = Redirect::parse(&error) {
-                    self.elsewhere(redirect);
-                }
+                self.elsewhere(error.clone());
                 let certainty = certainty_of(&error);
                 Ok(Err(self
                     .failure(Reason::Server, certainty, Some(error))
@@ -318,15 +329,30 @@ impl Watched<'_> {
         }
     }
 
-    fn elsewhere(&mut self, redirect: Redirect) {
+    /// The redirect in an error, if it concerns this slot.
+    fn redirect_of(&self, error: &ServerError) -> Option<Redirect> {
+        let redirect = Redirect::parse(error)?;
+        let fits = redirect.slot().is_none_or(|named| named == self.slot);
+        fits.then_some(redirect)
+    }
+
+    /// If this is a redirect, the session runs again where it leads.
+    fn elsewhere(&mut self, error: ServerError) {
+        let Some(redirect) = self.redirect_of(&error) else {
+            return;
+        };
         self.core.learn(&self.addr, &redirect);
+        if !self.core.config.follow_redirects {
+            return;
+        }
         let (endpoint, asking) = match &redirect {
             Redirect::Moved(_, endpoint) => (Some(endpoint), false),
             Redirect::Ask(_, endpoint) => (Some(endpoint), true),
             _ => (None, false),
         };
         let addr = endpoint.and_then(|endpoint| endpoint.resolve(&self.addr));
-        self.state = State::Restart(Restart::Elsewhere(addr.map(|addr| (addr, asking))));
+        let addr = addr.map(|addr| (addr, asking));
+        self.state = State::Restart(Restart::Elsewhere(addr, error));
     }
 
     /// The connection failed. Before EXEC was written nothing of the session counts.

@@ -174,14 +174,11 @@ impl Coordinator {
                 Control::Close { limit } => self.begin_close(limit),
             }
         }
-        for event in self
-            .events
-            .try_iter()
-            .take(EVENTS_AT_ONCE)
-            .collect::<Vec<_>>()
-        {
-            self.handle(event);
-        }
+        let events: Vec<_> = self.events.try_iter().take(EVENTS_AT_ONCE).collect();
+        let is_map =
+            |event: &&Event<Settler>| matches!(event, Event::Topology { result: Ok(_), .. });
+        let maps = events.iter().filter(is_map).count() as u64;
+        events.into_iter().for_each(|event| self.handle(event));
         self.take_parked();
         if gone {
             self.cluster.forget_dead();
@@ -189,18 +186,21 @@ impl Coordinator {
         self.cluster.tick(clock::now());
         self.carry_out();
         self.publish();
-        self.settle();
+        for (ticket, outcome) in self.settled.drain(..) {
+            self.counters.settled(&outcome);
+            ticket.settle(outcome);
+        }
+        self.counters.maps.fetch_add(maps, Ordering::Relaxed);
         if let Some(result) = self.announce.take() {
             drop(self.ready.send(result));
         }
-        let waiting = self.cluster.waiting();
+        let (commands, bytes) = self.cluster.amount();
         self.counters
             .parked_now
-            .store(waiting as u64, Ordering::Relaxed);
-        self.routes.parked_load.set_queued(Amount {
-            commands: waiting,
-            bytes: 0,
-        });
+            .store(commands as u64, Ordering::Relaxed);
+        self.routes
+            .parked_load
+            .set_queued(Amount { commands, bytes });
     }
 
     fn handle(&mut self, event: Event<Settler>) {
@@ -278,16 +278,6 @@ impl Coordinator {
                 }
             }
             Effect::Ready(result) => self.announce = Some(result),
-        }
-    }
-
-    fn settle(&mut self) {
-        for (ticket, outcome) in self.settled.drain(..) {
-            if matches!(&outcome, Err(failure) if failure.reason() == Reason::TooManyRedirects) {
-                let counter = &self.counters.redirects_exhausted;
-                counter.fetch_add(1, Ordering::Relaxed);
-            }
-            ticket.settle(outcome);
         }
     }
 

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 
 use super::clock;
 use super::dial::{Dialer, Open};
-use super::transport::{READ_SLICE, is_slice};
+use super::transport::{Look, READ_SLICE, is_slice};
 use crate::proto::addr::NodeAddr;
 use crate::proto::outcome::Reason;
 use crate::proto::resp::decode::Frame;
@@ -108,7 +108,11 @@ impl Pool {
     }
 
     /// A connection to a node: an idle one that is still fit, or a new one.
-    pub(crate) fn take(&self, addr: &NodeAddr) -> Result<Dedicated<'_>, Broken> {
+    pub(crate) fn take(
+        &self,
+        addr: &NodeAddr,
+        limits: Limits<'_>,
+    ) -> Result<Dedicated<'_>, Broken> {
         let mut open = {
             let mut state = self.state.lock();
             if state.keep.is_none() {
@@ -125,20 +129,21 @@ impl Pool {
             unfinished: true,
         };
         while let Some(mut idle) = open {
-            if idle.connection.read.is_quiet() {
+            // One on which something came that nobody asked for is not fit.
+            if idle.connection.read.look() == Look::Quiet {
                 taken.open = Some(idle);
                 taken.unfinished = false;
                 return Ok(taken);
             }
             open = self.state.lock().idle.get_mut(addr).and_then(Vec::pop);
         }
-        let mut open = self.dialer.open_node(addr, &self.closed).map_err(|error| {
+        let closed = [&self.closed];
+        let both = limits.cancel.map(|cancel| [&self.closed, cancel]);
+        let stops = both.as_ref().map_or(&closed[..], |both| &both[..]);
+        let opened = self.dialer.open_node_by(addr, limits.deadline, stops);
+        let mut open = opened.map_err(|error| {
             log::info!("node {addr}: cannot connect: {error}");
-            if is_gone(&self.closed) {
-                Broken::Closed
-            } else {
-                Broken::Lost(error)
-            }
+            self.check(limits).err().unwrap_or(Broken::Lost(error))
         })?;
         open.connection
             .read
@@ -216,6 +221,12 @@ impl Dedicated<'_> {
         Ok(replies)
     }
 
+    /// Whether the server has closed it, as far as this is known by now.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        let look = self.open.as_mut().map(|open| open.connection.read.look());
+        look.is_none_or(|look| look == Look::Closed)
+    }
+
     /// The connection is not to be used again.
     pub(crate) fn discard(&mut self) {
         self.unfinished = true;
@@ -241,19 +252,27 @@ impl Dedicated<'_> {
             return Err(lost());
         };
         let mut replies = VecDeque::new();
+        let mut came = false;
         loop {
             let frame = open.decoder.next_frame();
             match frame.map_err(|error| Broken::Lost(io::Error::other(error)))? {
                 Some(Frame::Reply(reply)) => replies.push_back(reply),
                 Some(Frame::Push(_)) => {}
                 None => {
+                    // Not before it is known that the reply is not there: a popped element that
+                    // has come must not be thrown away.
+                    if std::mem::take(&mut came) {
+                        self.pool.check(limits)?;
+                    }
                     match open.connection.read.read(open.decoder.spare()) {
                         Ok(0) => return Err(lost()),
-                        Ok(count) => open.decoder.filled(count),
-                        Err(error) if is_slice(&error) => {}
+                        Ok(count) => {
+                            open.decoder.filled(count);
+                            came = true;
+                        }
+                        Err(error) if is_slice(&error) => self.pool.check(limits)?,
                         Err(error) => return Err(Broken::Lost(error)),
                     }
-                    self.pool.check(limits)?;
                 }
             }
             if replies.len() == wanted {

@@ -4,12 +4,12 @@ use std::io;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, TryRecvError};
+use crossbeam_channel::Receiver;
 
 use super::clock;
-use super::transport::{Connection, READ_SLICE, Transport, is_slice, stopped};
+use super::transport::{Connection, READ_SLICE, Transport, is_any_stopped, is_slice, stopped};
 use crate::config::{Config, Maintenance, Protocol, ReadFrom};
 use crate::proto::addr::NodeAddr;
 use crate::proto::handshake::{Announcements, Handshake, Progress, Setup};
@@ -69,32 +69,47 @@ impl Dialer {
 
     /// Connects to an address that the cluster named.
     pub(crate) fn open_node(&self, addr: &NodeAddr, stop: &Receiver<()>) -> io::Result<Open> {
+        self.open_node_by(addr, None, &[stop])
+    }
+
+    /// As [`open_node`](Self::open_node), for a caller that has its own deadline and gives up when
+    /// any of `stops` is disconnected.
+    pub(crate) fn open_node_by(
+        &self,
+        addr: &NodeAddr,
+        deadline: Option<Instant>,
+        stops: &[&Receiver<()>],
+    ) -> io::Result<Open> {
         let mapped = guarded(|| self.config.address_map.apply(addr))?;
-        self.open(addr, &mapped, stop, false)
+        let limit = clock::now() + self.config.connect_timeout;
+        let deadline = deadline.map_or(limit, |deadline| deadline.min(limit));
+        self.open(addr, &mapped, deadline, stops, false)
     }
 
     /// As [`open_node`](Self::open_node), for a connection that somebody always listens to: it
     /// asks for announcements if they are wanted.
     pub(crate) fn open_shared(&self, addr: &NodeAddr, stop: &Receiver<()>) -> io::Result<Open> {
         let mapped = guarded(|| self.config.address_map.apply(addr))?;
-        self.open(addr, &mapped, stop, self.relax.is_some())
+        let deadline = clock::now() + self.config.connect_timeout;
+        self.open(addr, &mapped, deadline, &[stop], self.relax.is_some())
     }
 
     /// Connects to an address that the user gave: it is not mapped.
     pub(crate) fn open_seed(&self, addr: &NodeAddr, stop: &Receiver<()>) -> io::Result<Open> {
-        self.open(addr, addr, stop, false)
+        let deadline = clock::now() + self.config.connect_timeout;
+        self.open(addr, addr, deadline, &[stop], false)
     }
 
     fn open(
         &self,
         name: &NodeAddr,
         dial: &NodeAddr,
-        stop: &Receiver<()>,
+        deadline: Instant,
+        stops: &[&Receiver<()>],
         announcements: bool,
     ) -> io::Result<Open> {
-        let deadline = clock::now() + self.config.connect_timeout;
         let mut setup = self.setup(name)?;
-        let mut connection = self.transport.connect(dial, deadline, stop)?;
+        let mut connection = self.transport.connect(dial, deadline, stops)?;
         setup.announcements = announcements.then(|| Announcements {
             endpoint: endpoint_type(connection.peer),
             required: self.config.maintenance == Maintenance::On,
@@ -105,7 +120,7 @@ impl Dialer {
             decoder: Decoder::new(DecodeLimits::default()),
             pushes: Vec::new(),
             deadline,
-            stop,
+            stops,
         };
         let (mut handshake, mut bytes) = Handshake::start(setup);
         loop {
@@ -156,7 +171,7 @@ impl Dialer {
             decoder,
             pushes,
             deadline,
-            stop,
+            stops: &[stop],
         };
         talk.write(question.as_bytes())?;
         let reply = talk.reply();
@@ -211,7 +226,7 @@ struct Talk<'a> {
     /// What was pushed so far, at most [`PUSHES`].
     pushes: Vec<Vec<Value>>,
     deadline: Instant,
-    stop: &'a Receiver<()>,
+    stops: &'a [&'a Receiver<()>],
 }
 
 impl Talk<'_> {
@@ -254,7 +269,7 @@ impl Talk<'_> {
     }
 
     fn check(&self) -> io::Result<()> {
-        if self.stop.try_recv() != Err(TryRecvError::Empty) {
+        if is_any_stopped(self.stops, Duration::ZERO) {
             return Err(stopped());
         }
         if clock::now() >= self.deadline {

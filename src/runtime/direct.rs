@@ -21,8 +21,8 @@ pub(crate) struct Driven {
     mark: u64,
 }
 
-/// Writes a unit to an idle node; the unit comes back if the node has other work. The routes must
-/// be held until this returns: no change of the unit's slot may be on its way to the node.
+/// Puts an admitted unit on the wire of an idle node; it comes back if the node has other work. The
+/// routes must be held until this returns: no change of its slot may be on its way to the node.
 pub(super) fn stage(node: &Arc<NodeHandle>, unit: Unit<Settler>) -> Result<Driven, Unit<Settler>> {
     let Some(mut drive) = node.wire.drive.try_lock() else {
         return Err(unit);

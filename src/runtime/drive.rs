@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::clock;
-use super::records::Records;
+use super::records::{Records, amount};
 use super::transport::{WriteHalf, is_slice};
 use crate::proto::cluster::Event;
 use crate::proto::outbox::Outbox;
@@ -35,9 +35,12 @@ impl Drive {
 
     /// Puts what is queued on the wire, as far as it is to go with the next write.
     pub(super) fn stage(&mut self, records: &Records) {
-        if self.write.is_none() || self.outbox.has_staged() {
-            return;
+        if !self.outbox.has_staged() && self.is_open(records) {
+            self.put_on_wire(records);
         }
+    }
+
+    fn put_on_wire(&mut self, records: &Records) {
         let mut expired = Vec::new();
         let mut state = records.state.lock();
         let before = state.inflight.commands();
@@ -54,6 +57,19 @@ impl Drive {
             records.stats.settled(&outcome);
             ticket.settle(outcome);
         }
+    }
+
+    /// Whether there is a connection to write to. While nobody reads, nobody else notices that the
+    /// server has closed it; what is written then would be lost without need.
+    fn is_open(&mut self, records: &Records) -> bool {
+        let Some(write) = &self.write else {
+            return false;
+        };
+        let is_open = !records.is_reader_resting() || write.is_open();
+        if !is_open {
+            self.shut(records);
+        }
+        is_open
     }
 
     /// Writes once; at most for a write slice.
@@ -89,13 +105,14 @@ impl Drive {
         records: &Records,
         unit: Unit<Settler>,
     ) -> Result<u64, Unit<Settler>> {
-        let idle = self.write.is_some()
-            && self.outbox.is_connected()
+        let idle = self.outbox.is_connected()
             && self.outbox.is_idle()
-            && records.load.is_idle();
+            && records.load.holds_only(amount(&unit))
+            && self.is_open(records);
         if !idle {
             return Err(unit);
         }
+        let admitted = amount(&unit);
         let mut strays = Vec::new();
         self.outbox.submit(unit, &mut strays);
         if !strays.is_empty() {
@@ -105,7 +122,8 @@ impl Drive {
                 units: strays,
             });
         }
-        self.stage(records);
+        self.put_on_wire(records);
+        records.load.passed_on(admitted);
         Ok(records.state.lock().inflight.mark())
     }
 }

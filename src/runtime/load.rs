@@ -20,8 +20,11 @@ pub(crate) struct Amount {
 #[derive(Debug)]
 pub(crate) struct Load {
     limit: Amount,
-    /// Pushed into the inbox and not yet taken out.
+    /// Pushed into the inbox, and not yet counted as queued or sent.
     coming: Counter,
+    /// Of those, taken out since it was published what is queued. Only the owner of the queue
+    /// uses this.
+    taken: Counter,
     /// In the queue.
     queued: Counter,
     /// Written and not answered.
@@ -52,6 +55,16 @@ impl Counter {
         }
     }
 
+    fn add(&self, more: Amount) {
+        self.commands.fetch_add(more.commands, Ordering::SeqCst);
+        self.bytes.fetch_add(more.bytes, Ordering::SeqCst);
+    }
+
+    fn subtract(&self, less: Amount) {
+        self.commands.fetch_sub(less.commands, Ordering::SeqCst);
+        self.bytes.fetch_sub(less.bytes, Ordering::SeqCst);
+    }
+
     fn set(&self, amount: Amount) {
         self.commands.store(amount.commands, Ordering::SeqCst);
         self.bytes.store(amount.bytes, Ordering::SeqCst);
@@ -77,6 +90,7 @@ impl Load {
         Self {
             limit,
             coming: Counter::default(),
+            taken: Counter::default(),
             queued: Counter::default(),
             sent: Counter::default(),
             peak: AtomicUsize::new(0),
@@ -96,9 +110,9 @@ impl Load {
         }
     }
 
-    /// Whether nothing is here or on its way here, and something may come.
-    pub(crate) fn is_idle(&self) -> bool {
-        !self.closed.load(Ordering::SeqCst) && self.total().commands == 0
+    /// Whether nothing else than this, which was admitted, is here or on its way here.
+    pub(crate) fn holds_only(&self, this: Amount) -> bool {
+        !self.closed.load(Ordering::SeqCst) && self.total().commands == this.commands
     }
 
     /// Commands that wait to be written.
@@ -131,10 +145,7 @@ impl Load {
 
     /// Counts a unit in that may not be refused: it was admitted once.
     pub(crate) fn coming(&self, more: Amount) {
-        self.coming
-            .commands
-            .fetch_add(more.commands, Ordering::SeqCst);
-        self.coming.bytes.fetch_add(more.bytes, Ordering::SeqCst);
+        self.coming.add(more);
     }
 
     /// Waits until a unit of this size may fit (`true`), or the deadline passes or its caller has
@@ -167,17 +178,24 @@ impl Load {
         found
     }
 
-    /// Units were taken out of the inbox.
+    /// Units were taken out of the inbox. They count as coming until it is published where they
+    /// are: what is counted nowhere for a moment would let others in over the bound.
     pub(crate) fn arrived(&self, amount: Amount) {
-        self.coming
-            .commands
-            .fetch_sub(amount.commands, Ordering::SeqCst);
-        self.coming.bytes.fetch_sub(amount.bytes, Ordering::SeqCst);
+        self.taken.add(amount);
     }
 
+    /// A unit that never was in the inbox counts elsewhere now.
+    pub(crate) fn passed_on(&self, amount: Amount) {
+        self.coming.subtract(amount);
+    }
+
+    /// Publishes what is queued, with all that has arrived so far.
     pub(crate) fn set_queued(&self, amount: Amount) {
         self.queued.set(amount);
         self.peak.fetch_max(amount.commands, Ordering::Relaxed);
+        let taken = self.taken.get();
+        self.taken.set(Amount::default());
+        self.coming.subtract(taken);
         self.wake();
     }
 
@@ -214,8 +232,16 @@ mod tests {
         assert_eq!(load.try_admit(amount(5, 1)), Err(NoRoom::TooLarge));
         assert_eq!(load.try_admit(amount(2, 10)), Ok(()));
         assert_eq!(load.try_admit(amount(2, 10)), Err(NoRoom::Full));
-        assert_eq!(load.total(), amount(2, 10));
         load.arrived(amount(2, 10));
+        assert_eq!(
+            load.try_admit(amount(2, 10)),
+            Err(NoRoom::Full),
+            "it is somewhere"
+        );
+        assert_eq!(load.total(), amount(2, 10));
+        load.set_queued(amount(2, 10));
+        assert_eq!(load.total(), amount(2, 10));
+        load.set_queued(amount(0, 0));
         assert_eq!(
             load.try_admit(amount(1, 1000)),
             Ok(()),

@@ -84,7 +84,7 @@ impl NodeHandle {
         };
         let port = wire.records.addr.port();
         let on_demand = dial == Dial::OnDemand;
-        let reader = Thread::spawn(&format!("read-{port}"), move || reader.run(on_demand))?;
+        let reader = Thread::spawn(&format!("r-{port}"), move || reader.run(on_demand))?;
         let write_loop = WriteLoop::new(WriteSetup {
             drain_limit,
             retry_reads,
@@ -94,7 +94,7 @@ impl NodeHandle {
             reader,
             wire,
         });
-        let thread = Thread::spawn(&format!("write-{port}"), move || write_loop.run())?;
+        let thread = Thread::spawn(&format!("w-{port}"), move || write_loop.run())?;
         Ok((handle, thread))
     }
 

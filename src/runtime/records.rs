@@ -146,6 +146,11 @@ impl Records {
         is_woken
     }
 
+    /// Whether nobody may be reading.
+    pub(super) fn is_reader_resting(&self) -> bool {
+        self.rest.resting.load(Ordering::SeqCst)
+    }
+
     /// A caller reads by itself.
     pub(super) fn count_exchange(&self) {
         self.rest.exchanges.fetch_add(1, Ordering::Relaxed);

@@ -161,25 +161,46 @@ impl Routes {
     /// Puts a unit where it belongs, waiting for room if need be. A unit that cannot be put
     /// anywhere is settled: its caller learns of it as of any other end.
     pub(crate) fn submit(&self, unit: Unit<Settler>, pick: &Pick, when_full: WhenFull) {
+        let driven = self.submit_or_drive(unit, pick, when_full, false);
+        debug_assert!(driven.is_none(), "nobody would write it");
+    }
+
+    /// The same; but with `direct` a unit for an idle node is put on the wire at once, to be
+    /// written and read by the calling thread.
+    pub(crate) fn submit_or_drive(
+        &self,
+        unit: Unit<Settler>,
+        pick: &Pick,
+        when_full: WhenFull,
+        direct: bool,
+    ) -> Option<Driven> {
         let target = unit.facts(0).target;
         let more = amount(&unit);
         loop {
             let snapshot = self.snapshot.read();
             if snapshot.closed {
                 drop(snapshot);
-                return fail(unit, Reason::Closed, None);
+                fail(unit, Reason::Closed, None);
+                return None;
             }
             let way = snapshot.way(target, pick, &self.turn);
             let load = match &way {
                 Way::Node(node) => &node.wire.records.load,
                 Way::Coordinator => &self.parked_load,
-                Way::Nowhere => return push_nowhere(unit, pick),
+                Way::Nowhere => {
+                    push_nowhere(unit, pick);
+                    return None;
+                }
             };
             match load.try_admit(more) {
-                Ok(()) => return self.push(unit, &way),
-                Err(NoRoom::TooLarge) => return fail(unit, Reason::QueueFull, way.addr()),
+                Ok(()) => return self.push(unit, &way, direct),
+                Err(NoRoom::TooLarge) => {
+                    fail(unit, Reason::QueueFull, way.addr());
+                    return None;
+                }
                 Err(NoRoom::Full) if when_full == WhenFull::Refuse => {
-                    return fail(unit, Reason::QueueFull, way.addr());
+                    fail(unit, Reason::QueueFull, way.addr());
+                    return None;
                 }
                 // The routes are about to change.
                 Err(NoRoom::Closed) => std::thread::yield_now(),
@@ -195,24 +216,21 @@ impl Routes {
                         .map_or(&self.parked_load, |node| &node.wire.records.load);
                     if !load.wait_for_room(more, unit.deadline, || unit.ticket.is_dead()) {
                         let addr = node.as_ref().map(|node| &node.wire.records.addr);
-                        return fail(unit, Reason::QueueFull, addr);
+                        fail(unit, Reason::QueueFull, addr);
+                        return None;
                     }
                 }
             }
         }
     }
 
-    /// Puts a unit on the wire of its node by the calling thread, if the node is idle.
-    pub(crate) fn drive(&self, unit: Unit<Settler>, pick: &Pick) -> Result<Driven, Unit<Settler>> {
-        let snapshot = self.snapshot.read();
-        match snapshot.way(unit.facts(0).target, pick, &self.turn) {
-            Way::Node(node) if !snapshot.closed => direct::stage(node, unit),
-            _ => Err(unit),
-        }
-    }
-
-    fn push(&self, unit: Unit<Settler>, way: &Way<'_>) {
+    /// Hands over a unit that was admitted.
+    fn push(&self, unit: Unit<Settler>, way: &Way<'_>, direct: bool) -> Option<Driven> {
         match way {
+            Way::Node(node) if direct => match direct::stage(node, unit) {
+                Ok(driven) => return Some(driven),
+                Err(unit) => node.submit(unit),
+            },
             Way::Node(node) => node.submit(unit),
             Way::Coordinator => {
                 unit.ticket.set_home(Home::Coordinator);
@@ -221,6 +239,7 @@ impl Routes {
             }
             Way::Nowhere => fail(unit, Reason::NodeGone, None),
         }
+        None
     }
 
     /// The node that a unit would go to by this snapshot; `None` is the coordinator.
@@ -245,25 +264,16 @@ impl Routes {
             return Err(parts.into_iter().map(|(_, unit)| unit).collect());
         }
         let mut submitted = Submitted::default();
-        for (key, mut unit) in parts {
+        for (key, unit) in parts {
             let way = key
                 .and_then(|key| snapshot.node(key))
                 .map_or(Way::Coordinator, Way::Node);
-            if let (Way::Node(node), true) = (&way, direct && !snapshot.closed) {
-                match direct::stage(node, unit) {
-                    Ok(driven) => {
-                        submitted.driven.push(driven);
-                        continue;
-                    }
-                    Err(back) => unit = back,
-                }
-            }
             let load = match &way {
                 Way::Node(node) => &node.wire.records.load,
                 Way::Coordinator | Way::Nowhere => &self.parked_load,
             };
             match load.try_admit(amount(&unit)) {
-                Ok(()) => self.push(unit, &way),
+                Ok(()) => submitted.driven.extend(self.push(unit, &way, direct)),
                 Err(_) => submitted.late.push(unit),
             }
         }

@@ -11,7 +11,7 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    /// Starts a thread called `reslot-<name>`.
+    /// Starts a thread called `reslot-<name>`. Linux shows 15 bytes of that.
     pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let handle = Builder::new().name(format!("reslot-{name}")).spawn(run)?;
         Ok(Self {

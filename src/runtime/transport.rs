@@ -4,6 +4,7 @@
 pub(crate) mod memory;
 
 use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
@@ -25,12 +26,22 @@ pub(crate) trait ReadHalf: Send {
     /// (`WouldBlock` or `TimedOut`).
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Whether the connection is open and silent. A closed one, or one on which something came
-    /// that nobody asked for, is not fit for use.
-    fn is_quiet(&mut self) -> bool;
+    /// What a read would find, without waiting and without taking it.
+    fn look(&mut self) -> Look;
 
     /// Limits how long a read blocks.
     fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+}
+
+/// What a look at a connection finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It is open and silent.
+    Quiet,
+    /// Something has come.
+    Bytes,
+    /// The other side has closed it, or it is broken.
+    Closed,
 }
 
 /// The half of a connection that is written.
@@ -38,6 +49,10 @@ pub(crate) trait WriteHalf: Send {
     /// Writes what the kernel takes within a short slice of time; `WouldBlock` or `TimedOut` if
     /// it takes nothing.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Whether the other side has not closed the connection, as far as is known here. Never
+    /// blocks.
+    fn is_open(&self) -> bool;
 
     /// Ends both directions; a read that blocks in the other half returns.
     fn shutdown(&self);
@@ -59,13 +74,13 @@ impl std::fmt::Debug for Connection {
 
 /// Opens connections.
 pub(crate) trait Transport: Send + Sync {
-    /// Opens a connection before the deadline, unless `stop` is disconnected first. Names are
-    /// resolved anew each time.
+    /// Opens a connection before the deadline, unless one of `stops` is disconnected first. Names
+    /// are resolved anew each time.
     fn connect(
         &self,
         addr: &NodeAddr,
         deadline: Instant,
-        stop: &Receiver<()>,
+        stops: &[&Receiver<()>],
     ) -> io::Result<Connection>;
 }
 
@@ -80,11 +95,11 @@ impl Transport for Tcp {
         &self,
         addr: &NodeAddr,
         deadline: Instant,
-        stop: &Receiver<()>,
+        stops: &[&Receiver<()>],
     ) -> io::Result<Connection> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for socket_addr in (addr.host(), addr.port()).to_socket_addrs()? {
-            match self.dial(socket_addr, deadline, stop) {
+            match self.dial(socket_addr, deadline, stops) {
                 Ok(stream) => return split(stream),
                 Err(error) => last = error,
             }
@@ -99,7 +114,7 @@ impl Tcp {
         &self,
         addr: SocketAddr,
         deadline: Instant,
-        stop: &Receiver<()>,
+        stops: &[&Receiver<()>],
     ) -> io::Result<TcpStream> {
         let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_nonblocking(true)?;
@@ -110,7 +125,7 @@ impl Tcp {
             if !in_progress {
                 return Err(error);
             }
-            await_connected(&socket, deadline, stop)?;
+            await_connected(&socket, deadline, stops)?;
         }
         socket.set_nonblocking(false)?;
         socket.set_tcp_nodelay(true)?;
@@ -125,9 +140,18 @@ impl Tcp {
 /// `connect` goes on in the background (Linux and the BSDs differ in the number).
 const EINPROGRESS: i32 = if cfg!(target_os = "linux") { 115 } else { 36 };
 
+/// Look at received bytes without taking them, and without waiting for any (the numbers of Linux
+/// and of the BSDs).
+const MSG_PEEK: i32 = 2;
+const MSG_DONTWAIT: i32 = if cfg!(target_os = "linux") {
+    0x40
+} else {
+    0x80
+};
+
 /// Waits for the end of a connect in the background. The standard library has no poll, so this
 /// looks again after short, growing pauses; on a local network the first look succeeds.
-fn await_connected(socket: &Socket, deadline: Instant, stop: &Receiver<()>) -> io::Result<()> {
+fn await_connected(socket: &Socket, deadline: Instant, stops: &[&Receiver<()>]) -> io::Result<()> {
     let mut pause = Duration::from_micros(20);
     loop {
         if let Some(error) = socket.take_error()? {
@@ -140,7 +164,7 @@ fn await_connected(socket: &Socket, deadline: Instant, stop: &Receiver<()>) -> i
         if left.is_zero() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "connect timeout"));
         }
-        if is_stopped(stop, pause.min(left)) {
+        if is_any_stopped(stops, pause.min(left)) {
             return Err(stopped());
         }
         pause = (pause * 2).min(Duration::from_millis(5));
@@ -151,6 +175,15 @@ fn await_connected(socket: &Socket, deadline: Instant, stop: &Receiver<()>) -> i
 pub(crate) fn is_stopped(stop: &Receiver<()>, pause: Duration) -> bool {
     use crossbeam_channel::RecvTimeoutError;
     !matches!(stop.recv_timeout(pause), Err(RecvTimeoutError::Timeout))
+}
+
+/// Waits for a while, which must be short; `true` if one of the stops came.
+pub(crate) fn is_any_stopped(stops: &[&Receiver<()>], pause: Duration) -> bool {
+    let (first, rest) = match stops {
+        [] => return false,
+        [first, rest @ ..] => (first, rest),
+    };
+    is_stopped(first, pause) || rest.iter().any(|stop| is_stopped(stop, Duration::ZERO))
 }
 
 pub(crate) fn stopped() -> io::Error {
@@ -181,13 +214,16 @@ impl ReadHalf for TcpRead {
         self.0.read(buffer)
     }
 
-    fn is_quiet(&mut self) -> bool {
+    fn look(&mut self) -> Look {
         let looked = self
             .0
             .set_nonblocking(true)
             .and_then(|()| self.0.peek(&mut [0]));
-        let quiet = looked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
-        self.0.set_nonblocking(false).is_ok() && quiet
+        match (self.0.set_nonblocking(false), looked) {
+            (Ok(()), Ok(count)) if count > 0 => Look::Bytes,
+            (Ok(()), Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Look::Quiet,
+            _ => Look::Closed,
+        }
     }
 
     fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
@@ -200,6 +236,15 @@ struct TcpWrite(TcpStream);
 impl WriteHalf for TcpWrite {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
+    }
+
+    fn is_open(&self) -> bool {
+        let flags = MSG_PEEK | MSG_DONTWAIT;
+        let peeked = SockRef::from(&self.0).recv_with_flags(&mut [MaybeUninit::uninit()], flags);
+        match peeked {
+            Ok(count) => count > 0,
+            Err(error) => is_slice(&error),
+        }
     }
 
     fn shutdown(&self) {

@@ -3,7 +3,9 @@
 use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
 
-use reslot::{Builder, Client, Cmd, NodeAddr, NodeStats, Pending, Result, ServerError, Value, cmd};
+use reslot::{
+    Builder, Certainty, Client, Cmd, NodeAddr, NodeStats, Pending, Result, ServerError, Value, cmd,
+};
 
 use crate::fake::{Entry, FakeCluster, PATIENCE, key_for_slot};
 use crate::local_cluster::poll_until;
@@ -105,6 +107,21 @@ pub(crate) fn await_stats(
     });
 }
 
+/// Kills a node and waits until the client knows: from then on commands for it wait. The key is
+/// one of this node's.
+#[track_caller]
+pub(crate) fn kill_and_notice(cluster: &FakeCluster, client: &Client, node: usize, key: &str) {
+    cluster.node(node).kill();
+    poll_until(PATIENCE, "the client to notice", || {
+        let probe = cmd("GET").arg(key).timeout(Duration::from_millis(20));
+        match client.query::<Value>(probe) {
+            Err(failure) if failure.certainty() == Certainty::NotSent => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    await_queued(cluster, client, node, 0);
+}
+
 /// Waits until so many commands wait at a node.
 #[track_caller]
 pub(crate) fn await_queued(cluster: &FakeCluster, client: &Client, node: usize, count: usize) {
@@ -171,14 +188,13 @@ pub(crate) fn spread_the_map(cluster: &FakeCluster, client: &Client) {
         .find(|&slot| topology.owner(slot) == Some(last - 1))
         .expect("the last but one has slots");
     cluster.assign(slot..=slot, last);
-    let asked = cluster.log().on(last).commands("CLUSTER SLOTS").count();
+    let maps = client.stats().maps;
     // A client that follows no redirect learns from it all the same.
     drop(run(client, &format!("GET {}", key_for_slot(slot))));
-    cluster
-        .log()
-        .on(last)
-        .commands("CLUSTER SLOTS")
-        .wait_for(asked + 1);
+    poll_until(LONG, "the map to arrive", || match client.stats().maps {
+        now if now > maps => Ok(()),
+        now => Err(format!("{now} maps")),
+    });
 }
 
 /// Names and first arguments of what users sent to a node on the connections that carried any of

@@ -2,21 +2,32 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod backpressure;
+mod blocking;
 mod calls;
+mod cancel;
+mod cancel_queued;
+mod cancel_written;
 mod clients;
 mod command_table;
 mod connection_loss;
 mod fake;
+mod handshake;
 mod harness;
 #[path = "../local_cluster/mod.rs"]
 mod local_cluster;
+mod login;
 mod maintenance;
 mod pipelines;
 mod real;
 mod redirects;
 mod refresh;
 mod relocation;
+mod replies;
 mod run;
 mod seeds;
+mod shutdown;
+mod timeouts;
 mod topology;
 mod transactions;
+mod watch;

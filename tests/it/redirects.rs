@@ -6,7 +6,6 @@ mod loops;
 mod malformed;
 mod moved;
 mod pipelines;
-mod real;
 mod self_moved;
 mod try_again;
 mod unserved;

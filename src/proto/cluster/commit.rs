@@ -199,7 +199,8 @@ impl<T: Ticket> Cluster<T> {
         }
     }
 
-    fn drain(&mut self, slot: Slot, node: NodeKey) {
+    /// Has a node give up a held slot.
+    pub(super) fn drain(&mut self, slot: Slot, node: NodeKey) {
         if !self.is_spawned(node) {
             return;
         }

@@ -133,7 +133,7 @@ impl<T: Ticket> Cluster<T> {
         let redirects = unit.trail_mut().redirects;
         if redirects >= 2 {
             let pause = REDIRECT_PAUSE.pause(redirects - 1, &mut self.random);
-            self.collect(slot, self.owner(slot), self.owner(slot));
+            self.hold_back(slot);
             self.holds.pause(slot, now + pause);
         }
         self.put_back(from, slot, unit, now);
@@ -171,6 +171,10 @@ impl<T: Ticket> Cluster<T> {
             };
         }
         let place = self.place_of(slot, Some(from), Place::Returned);
+        if self.holds.contains(slot) && place != Place::Returned {
+            // Also if the slot is on its way to that very node: what waits there is younger.
+            self.drain(slot, from);
+        }
         match self.holds.get_mut(slot) {
             Some(hold) => {
                 hold.push(place, unit);
@@ -198,7 +202,7 @@ impl<T: Ticket> Cluster<T> {
         let follows = unit.slot(0).is_none() || self.follow_ask(slot, from, to);
         if !follows {
             // Everything starts again at the owner. Nodes that do not agree need time.
-            self.collect(slot, self.owner(slot), None);
+            self.hold_back(slot);
             let redirects = unit.trail_mut().redirects;
             if redirects >= 3 {
                 let pause = REDIRECT_PAUSE.pause(redirects - 2, &mut self.random);
@@ -271,9 +275,17 @@ impl<T: Ticket> Cluster<T> {
         unit.trail_mut().pauses += 1;
         let pauses = unit.trail_mut().pauses;
         let pause = PAUSE.pause(pauses, &mut self.random);
-        self.collect(slot, self.owner(slot), None);
+        self.hold_back(slot);
         self.holds.pause(slot, now + pause);
         self.put_back(from, slot, unit, now);
+    }
+
+    /// Holds a slot because of what its owner cannot do now. If it is held already, its new owner
+    /// has nothing of it yet.
+    fn hold_back(&mut self, slot: Slot) {
+        if !self.holds.contains(slot) {
+            self.collect(slot, self.owner(slot), None);
+        }
     }
 
     /// Ends a unit by the answer that it got.

@@ -42,7 +42,8 @@ const SEEDS_AT_ONCE: usize = 16;
 impl<T: Ticket> Cluster<T> {
     pub(super) fn ask_seeds(&mut self, now: Instant) {
         self.gate.request(RefreshCause::Start);
-        if self.gate.start(now).is_some() {
+        if let Some(cause) = self.gate.start(now) {
+            self.effects.push(Effect::Refresh(cause));
             let seeds: Vec<_> = self
                 .settings
                 .seeds

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::{Connection, ReadHalf, Transport, WRITE_SLICE, WriteHalf};
+use super::{Connection, Look, ReadHalf, Transport, WRITE_SLICE, WriteHalf};
 use crate::proto::addr::NodeAddr;
 use crate::runtime::clock;
 use crate::sync::{Condvar, Mutex};
@@ -28,7 +28,7 @@ impl Memory {
 }
 
 impl Transport for Memory {
-    fn connect(&self, addr: &NodeAddr, _: Instant, _: &Receiver<()>) -> io::Result<Connection> {
+    fn connect(&self, addr: &NodeAddr, _: Instant, _: &[&Receiver<()>]) -> io::Result<Connection> {
         let (here, there) = pair(self.capacity);
         let refused = |_| io::Error::from(io::ErrorKind::ConnectionRefused);
         self.accepted.send((addr.clone(), there)).map_err(refused)?;
@@ -122,9 +122,13 @@ impl ReadHalf for MemoryRead {
         Ok(count)
     }
 
-    fn is_quiet(&mut self) -> bool {
+    fn look(&mut self) -> Look {
         let state = self.pipe.state.lock();
-        state.bytes.is_empty() && !state.closed
+        match (state.bytes.is_empty(), state.closed) {
+            (false, _) => Look::Bytes,
+            (true, true) => Look::Closed,
+            (true, false) => Look::Quiet,
+        }
     }
 
     fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
@@ -167,6 +171,10 @@ impl WriteHalf for MemoryWrite {
         drop(state);
         self.out.changed.notify_all();
         Ok(room)
+    }
+
+    fn is_open(&self) -> bool {
+        !self.back.state.lock().closed
     }
 
     fn shutdown(&self) {

@@ -259,7 +259,8 @@ impl Worker {
         self.flush()?;
         let session = &mut self.session;
         let look = |state: &mut State| {
-            if state.connections[own].killed {
+            // Servers forget a blocked client that has left.
+            if state.connections[own].killed || !state.connections[own].open {
                 return Some(Err(Over));
             }
             answer(state, session, entry).map(Ok)

@@ -117,6 +117,20 @@ fn what_was_read_runs_after_the_client_left() {
 }
 
 #[test]
+fn a_blocked_client_that_left_takes_nothing() {
+    let cluster = FakeCluster::start(1);
+    let mut wire = connect(&cluster, 0);
+    wire.send(&["BLPOP", "bar", "0"]).unwrap();
+    cluster.log().commands("BLPOP").wait_for(1);
+    drop(wire);
+    cluster.node(0).wait_open(0);
+    let mut wire = connect(&cluster, 0);
+    assert_eq!(wire.call(&["RPUSH", "bar", "x"]).unwrap(), Reply::Int(1));
+    let rest = wire.call(&["LRANGE", "bar", "0", "-1"]).unwrap();
+    assert_eq!(rest.items().len(), 1);
+}
+
+#[test]
 fn rules_apply_in_order_and_by_number() {
     let cluster = FakeCluster::start(2);
     let node = cluster.node(0);

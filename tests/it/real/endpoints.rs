@@ -71,6 +71,7 @@ fn an_unknown_host_is_not_guessed() {
     let cluster = patient();
     let old = client(&cluster);
     set_config(&cluster, TYPE, "hostname");
+    wait_for_host(&cluster, "?");
     let new = client_of_one(&cluster);
     let slot = slot_of(0, 9);
     let key = key_in(slot, "nameless");

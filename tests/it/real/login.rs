@@ -23,7 +23,7 @@ fn login(cluster: &LocalCluster, user: &str, password: &str) -> reslot::Result<C
 #[test]
 fn learned_nodes_and_redirect_targets_are_logged_in_to() {
     let cluster = moving();
-    set_user(cluster, "app", &[">secret", "~*", "&*", "+@all"]);
+    set_user(&cluster, "app", &[">secret", "~*", "&*", "+@all"]);
     let seed = cluster.addr(0).to_string();
     let client = Client::builder()
         .seed(seed)
@@ -125,14 +125,14 @@ fn no_permission_reaches_the_user() {
 #[test]
 fn no_permission_for_asking_is_no_loop() {
     let cluster = moving();
-    set_user(cluster, "silent", &[">pw", "~*", "+@all", "-asking"]);
-    let client = login(cluster, "silent", "pw").unwrap();
+    set_user(&cluster, "silent", &[">pw", "~*", "+@all", "-asking"]);
+    let client = login(&cluster, "silent", "pw").unwrap();
     let slot = slot_of(0, 51);
     let migration = cluster.begin_move(slot, 0, 1);
     let get = cmd("GET").arg(key_in(slot, "login")).timeout(SOON);
     let error = client.query::<Value>(get).unwrap_err();
     assert!(error.failure().unwrap().attempts() < 40, "{error}");
-    let info = cmd("PING").route(Route::Node(addr(cluster, 1)));
+    let info = cmd("PING").route(Route::Node(addr(&cluster, 1)));
     assert_eq!(client.query::<String>(info).unwrap(), "PONG");
     migration.cancel();
 }

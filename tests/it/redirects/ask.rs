@@ -101,9 +101,9 @@ fn and_other_commands_do_not_come_between_each_other() {
                 }
             });
             scope.spawn(move || {
-                (0..30).for_each(|_| {
+                for _ in 0..30 {
                     client.incr(other).unwrap();
-                })
+                }
             });
         }
     });

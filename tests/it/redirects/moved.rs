@@ -95,9 +95,9 @@ fn from_one_caller_serves_all_others() {
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                (0..50).for_each(|_| {
+                for _ in 0..50 {
                     client.incr("{bar}n").unwrap();
-                })
+                }
             });
         }
     });

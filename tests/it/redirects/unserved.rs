@@ -114,9 +114,9 @@ fn order_within_a_slot_survives_an_outage() {
         .collect();
     cluster.log().commands("RPUSH").wait_for(20);
     gate.release();
-    pending.into_iter().for_each(|reply| {
+    for reply in pending {
         reply.wait().unwrap();
-    });
+    }
     let list: Vec<usize> = client.lrange("bar", 0, -1).unwrap();
     assert_eq!(list, (0..20).collect::<Vec<_>>());
 }

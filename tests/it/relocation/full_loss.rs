@@ -6,7 +6,7 @@ use reslot::{Certainty, Client, Pending, Reason, Value};
 
 use crate::calls::{
     HUGE_LENGTH, LONG, addr, apart, await_half, await_queued, await_stats, builder, count, done,
-    half_written, huge_set, seen, send, spread_the_map,
+    half_written, huge_set, kill_and_notice, seen, send, spread_the_map,
 };
 use crate::fake::{FakeCluster, key_for_slot, keys_in};
 use crate::local_cluster::poll_until;
@@ -212,7 +212,7 @@ fn leaves_no_command_behind_that_has_no_destination() {
 #[test]
 fn of_a_destination_that_cannot_be_reached_keeps_deadlines_and_cancels() {
     let (cluster, client) = start();
-    cluster.node(1).kill();
+    kill_and_notice(&cluster, &client, 1, &key_for_slot(4000));
     cluster.node(0).stop_reading();
     let half = client.send::<Value>(huge_set(&key_for_slot(0))).unwrap();
     await_half(&cluster, &client, 0);

@@ -8,7 +8,7 @@ use crate::calls::{
     await_half, await_queued, await_stats, builder, connect, half_written, huge_set, run, seen,
     send, spread_the_map, stats,
 };
-use crate::fake::{FakeCluster, Script, key_for_slot};
+use crate::fake::{FakeCluster, key_for_slot};
 
 /// `SET key value`, as the log of the fake shows it.
 fn sets(cluster: &FakeCluster, node: usize, key: &str) -> Vec<String> {
@@ -174,29 +174,4 @@ fn a_lost_connection_at_the_destination_of_ask_changes_no_order() {
     );
     let asking = cluster.log().on(2).commands("ASKING").count();
     assert_eq!(asking, 0, "at its owner nothing is asked for");
-}
-
-#[test]
-fn what_is_at_the_end_of_its_redirects_does_not_hold_up_the_rest() {
-    let cluster = FakeCluster::start(4);
-    let client = builder(&cluster).max_redirects(0).connect().unwrap();
-    let key = key_for_slot(5);
-    let gate = cluster.gate();
-    let port = cluster.node(1).port();
-    let moved = format!("MOVED 5 127.0.0.1:{port}");
-    let script = Script::new().hold(&gate).error(&moved).send();
-    cluster.node(0).on("INCR").key(&key).times(1).script(script);
-    let first = send(&client, &format!("INCR {key}"));
-    gate.wait_arrived(1);
-    cluster.assign(5..=5, 1);
-    spread_the_map(&cluster, &client);
-    let second = send(&client, &format!("INCR {key}"));
-    gate.release();
-    let failure = first.wait().unwrap_err();
-    assert_eq!(
-        failure.failure().unwrap().reason(),
-        Reason::TooManyRedirects
-    );
-    assert_eq!(failure.certainty(), Certainty::Refused);
-    assert_eq!(second.wait(), Ok(Value::Integer(1)));
 }

@@ -50,8 +50,9 @@ fn learned_nodes_tell_the_map_when_the_only_seed_is_gone() {
     let client = connect(&cluster);
     cluster.node(0).kill();
     cluster.change(|topology| topology.assign(0..=5460, 1));
-    client.set("bar", "1").unwrap();
-    assert_eq!(asked(&cluster, 1, "SET", "bar"), 1);
+    // A read, because a write could be on the wire before the client sees the end of it.
+    assert_eq!(value(&client, "bar"), None);
+    assert_eq!(asked(&cluster, 1, "GET", "bar"), 1);
     let start = cluster.log().end();
     cluster.assign(5061..=5061, 2);
     client.set("bar", "2").unwrap();
@@ -85,7 +86,7 @@ fn a_cluster_that_was_down_as_a_whole_is_used_again() {
     for key in ["bar", "foo"] {
         let since = Instant::now();
         let error = client.query::<()>(get(key).timeout(limit)).unwrap_err();
-        assert_eq!(error.certainty(), Certainty::NotSent, "{error}");
+        assert!(error.is_timeout(), "{error}");
         assert!(since.elapsed() >= limit);
     }
     // One call waits through the rest of the outage.

@@ -53,7 +53,7 @@ fn a_flaw_of_one_member_keeps_all_of_it_back() {
     let cluster = FakeCluster::start(2);
     let client = connect(&cluster);
     // An argument that no server takes; its pages are never touched.
-    let long = vec![0; (512 << 20) + 1];
+    let long = vec![0_u8; (512 << 20) + 1];
     for flawed in [
         cmd("SET").arg("bar").arg(&long[..]),
         cmd("DEL").key("bar").key("foo"),

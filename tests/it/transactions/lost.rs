@@ -4,7 +4,8 @@
 use reslot::{Certainty, Client, Error, Reason, Value};
 
 use crate::calls::{
-    await_queued, brief, builder, connect, count, half_written, run, seen, transaction,
+    await_queued, brief, builder, connect, count, half_written, kill_and_notice, run, seen,
+    transaction,
 };
 use crate::fake::{FakeCluster, key_for_slot};
 
@@ -122,7 +123,7 @@ fn a_tail_is_never_written_to_the_next_connection() {
 fn transactions_queued_for_a_dead_node_run_when_it_is_back() {
     let cluster = FakeCluster::start(2);
     let client = connect(&cluster);
-    cluster.node(0).kill();
+    kill_and_notice(&cluster, &client, 0, "bar");
     let calls: Vec<_> = (0..3)
         .map(|_| crate::calls::apart(&client, |client| count(client, "bar")))
         .collect();

@@ -76,7 +76,7 @@ const TRACE: usize = 1500;
 impl Sim {
     pub(super) fn new(world: World, settings: Settings, seed: u64) -> Self {
         let now = Instant::now();
-        Self {
+        let mut sim = Self {
             now,
             begin: now,
             ledger: Ledger::new(),
@@ -97,7 +97,9 @@ impl Sim {
             ready: None,
             last_refresh: None,
             trace: VecDeque::new(),
-        }
+        };
+        sim.take_effects();
+        sim
     }
 
     pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
@@ -217,7 +219,7 @@ impl Sim {
             return true;
         }
         let wants_commit = self.cluster.wants_commit(self.now) || !self.parked.is_empty();
-        if wants_commit && !(eager && !self.events.is_empty()) {
+        if wants_commit && (!eager || self.events.is_empty()) {
             self.commit();
             return true;
         }
@@ -358,12 +360,11 @@ impl Sim {
             }
             Effect::Refresh(cause) => {
                 self.note(|| format!("refresh: {cause:?}"));
-                assert!(self.queries.is_empty(), "one refresh at a time");
+                assert!(!self.is_asking(), "one refresh at a time");
             }
             Effect::Query(id, source) => {
-                if self.ready.is_some() {
-                    assert!(self.queries.is_empty(), "one query at a time");
-                }
+                let first = self.is_first(id);
+                assert!(first || !self.is_asking(), "one query at a time");
                 self.queries.push((id, source));
             }
             Effect::Ready(result) => {
@@ -371,6 +372,15 @@ impl Sim {
                 self.ready = Some(result);
             }
         }
+    }
+
+    /// The queries at the start go to all seeds at once, and only one answer is waited for.
+    fn is_first(&self, query: QueryId) -> bool {
+        query.0 < self.settings.seeds.len() as u64
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        self.queries.iter().any(|&(query, _)| !self.is_first(query))
     }
 
     // The outside.
@@ -461,6 +471,11 @@ impl Sim {
         });
     }
 
+    /// How much was reported to the coordinator.
+    pub(super) fn reported(&self) -> usize {
+        self.events.len()
+    }
+
     // The end.
 
     /// Whether nothing is left to do but to wait for the time.
@@ -472,8 +487,18 @@ impl Sim {
             && self.nodes.values().all(Node::is_quiet)
     }
 
-    /// Heals the world and lets everything come to its end; then nothing may be left over.
-    pub(super) fn finish(mut self) -> Book {
+    /// Lets a short history come to its end.
+    pub(super) fn finish_soon(self) -> Book {
+        self.finish_after(Duration::ZERO)
+    }
+
+    /// Heals the world and lets everything come to its end; then nothing may be left over. Takes
+    /// long enough for nodes that linger, and for another look at the map.
+    pub(super) fn finish(self) -> Book {
+        self.finish_after(Duration::from_secs(12))
+    }
+
+    fn finish_after(mut self, least: Duration) -> Book {
         self.note(|| "--- the end begins".to_owned());
         for server in 0..self.world.servers.len() {
             self.world.servers[server].up = true;
@@ -487,9 +512,9 @@ impl Sim {
         for server in 0..self.world.servers.len() {
             self.world.gossip(server);
         }
-        let limit = self.now + Duration::from_secs(60);
-        // Long enough for nodes that lingered, and for another look at the map.
-        let least = self.now + Duration::from_secs(12);
+        let begin = self.now;
+        let limit = begin + Duration::from_secs(60);
+        let least = self.now + least;
         while self.now < limit {
             self.settle_down();
             let open = (0..self.ledger.len()).any(|place| self.ledger.place(place).settled == 0);
@@ -500,6 +525,9 @@ impl Sim {
             self.now += Duration::from_millis(if done { 1000 } else { 20 });
         }
         self.check_end();
+        if least > begin + Duration::from_secs(1) {
+            self.check_map();
+        }
         std::mem::take(&mut self.book)
     }
 
@@ -533,16 +561,21 @@ impl Sim {
         if self.ready == Some(Ok(())) {
             assert!(!cluster.routes.contains(&None), "every slot is free again");
             assert_eq!(cluster.routes, cluster.owners);
-            for (number, &owner) in self.world.owner.iter().enumerate() {
-                let key = cluster.owners[number].expect("every slot has an owner");
-                let addr = &self.world.servers[owner].addr;
-                assert_eq!(&self.nodes[&key].addr, addr, "slot {number}");
-            }
-            for key in self.nodes.keys() {
-                assert!(cluster.owners.contains(&Some(*key)), "{key:?} is of no use");
-            }
         }
         self.book.check(&self.ledger, self.settings.max_redirects);
+    }
+
+    /// The map is right in the end, and no node is left that is of no use.
+    fn check_map(&self) {
+        let cluster = &self.cluster;
+        for (number, &owner) in self.world.owner.iter().enumerate() {
+            let key = cluster.owners[number].expect("every slot has an owner");
+            let addr = &self.world.servers[owner].addr;
+            assert_eq!(&self.nodes[&key].addr, addr, "slot {number}");
+        }
+        for key in self.nodes.keys() {
+            assert!(cluster.owners.contains(&Some(*key)), "{key:?} is of no use");
+        }
     }
 }
 

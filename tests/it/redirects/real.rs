@@ -1,1 +1,0 @@
-//! The same against real servers, where their exact behaviour matters.
