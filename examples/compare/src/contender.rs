@@ -49,7 +49,7 @@ pub(crate) enum Contender {
     Reslot,
 }
 
-/// How long a command of `fred` may take, which would wait for ever; as with reslot.
+/// How long the async clients may wait, which may do so for ever; as with reslot.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Contender {
@@ -151,8 +151,11 @@ impl Session for RedisAsync {
                 .query_async::<redis::Value>(&mut self.1.clone())
                 .await
         };
-        self.0.block_on(try_join_all(work.keys.iter().map(call)))?;
-        Ok(())
+        self.0.block_on(async {
+            let all = try_join_all(work.keys.iter().map(call));
+            tokio::time::timeout(PATIENCE, all).await??;
+            Ok(())
+        })
     }
 }
 
