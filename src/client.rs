@@ -279,7 +279,7 @@ impl Client {
     ///
     /// # Errors
     /// What the closure returned, if another run cannot mend it;
-    /// [`Reason::WatchLost`](crate::Reason::WatchLost) or a timeout if the time ran out.
+    /// [`Reason::WatchLost`] or a timeout if the time ran out.
     pub fn watch<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
