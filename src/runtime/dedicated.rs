@@ -326,6 +326,7 @@ mod tests {
             pool: &pool,
             addr: NodeAddr::new("h", 1),
             open: Some(Open {
+                pushes: Vec::new(),
                 connection,
                 decoder: Decoder::new(DecodeLimits::default()),
             }),
