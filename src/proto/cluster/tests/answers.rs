@@ -191,7 +191,7 @@ fn strict_order_surfaces_tryagain() {
         desk.redirect("a", unit, "TRYAGAIN keys"),
         ["0 fails: Server"]
     );
-    let cause = desk.failures[&0].cause().expect("the answer");
+    let cause = desk.failures[&0].server_error().expect("the answer");
     assert_eq!(cause.code(), "TRYAGAIN");
 }
 
@@ -205,7 +205,10 @@ fn tryagain_for_ever_ends_with_the_deadline() {
     assert_eq!(desk.wait(4), ["0 fails: Timeout"]);
     let failure = &desk.failures[&0];
     assert_eq!(failure.certainty(), Certainty::Refused);
-    assert_eq!(failure.cause().expect("the answer").code(), "TRYAGAIN");
+    assert_eq!(
+        failure.server_error().expect("the answer").code(),
+        "TRYAGAIN"
+    );
 }
 
 /// C1, C3, C4, T037, T040: the whole slot waits, so that nothing overtakes what was refused.
