@@ -204,7 +204,7 @@ impl Arena {
         match failure.reason() {
             Reason::Cancelled => excuse.cancel,
             Reason::Server => {
-                let code = failure.cause().map(|cause| cause.code());
+                let code = failure.server_error().map(|cause| cause.code());
                 code.is_some() && code == excuse.code
             }
             Reason::Timeout => excuse.short || explained(),

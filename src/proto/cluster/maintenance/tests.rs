@@ -234,7 +234,7 @@ fn the_map_is_verified_by_the_destination_first() {
     rig.announce("a", moved(1, &[("a", "c", &[1])]));
     let (_, source) = &rig.queries[..][0];
     assert_eq!(*source, Source::Node(addr("c")));
-    assert_eq!(rig.causes, [RefreshCause::Start, RefreshCause::Maintenance]);
+    assert_eq!(rig.causes, [RefreshCause::Maintenance]);
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn copies_move_nothing_and_ask_nobody() {
     ]));
     rig.after(10 * SECOND);
     assert_eq!(rig.queries.len(), 0);
-    assert_eq!(rig.causes, [RefreshCause::Start, RefreshCause::Maintenance]);
+    assert_eq!(rig.causes, [RefreshCause::Maintenance]);
 }
 
 #[test]
