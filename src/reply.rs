@@ -17,7 +17,7 @@ use crate::proto::cluster::NodeKey;
 use crate::proto::outcome::{Certainty, Failure, Outcome, Reason};
 use crate::proto::slot::Slot;
 use crate::proto::unit::Ticket;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::modelled::{Condvar, Mutex};
 use relax::Relax;
 
 /// Where the units of a cell are.
@@ -450,6 +450,10 @@ impl Drop for Settler {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_models;
 
 #[cfg(test)]
 mod tests {

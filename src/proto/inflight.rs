@@ -353,7 +353,9 @@ fn leave<T: Ticket>(
             // It goes back to a queue, but nobody may call it unsent.
             let known = was_sent.then(|| {
                 piece.trail_mut().lost = true;
-                piece.failure(Reason::Timeout, Some(node))
+                let mut known = piece.failure(Reason::Timeout, Some(node));
+                known.slot = known.slot.filter(|_| piece.places() == 1);
+                known
             });
             if piece.ticket.release(known) {
                 left.retry.push(piece);
