@@ -198,12 +198,12 @@ impl Client {
     /// [`Error::Misuse`] if the command cannot be sent this way. All other errors come from
     /// [`Pending::wait`].
     pub fn send<T: FromValue>(&self, command: Cmd) -> Result<Pending<T>> {
-        let name = command.name().to_owned();
         let request = Request::new(command, &self.core)?;
         let deadline = request.deadline;
         let Plan::Shared(facts, pick) = request.plan.clone() else {
+            let command = request.name();
             let why = "it takes more than one shared connection; use Client::query";
-            return Err(crate::Misuse::Refused { command: name, why }.into());
+            return Err(crate::Misuse::Refused { command, why }.into());
         };
         let (cell, settler) = self.core.cell(1, facts.target.slot());
         let cancel = request.cancel.clone();
@@ -279,7 +279,7 @@ impl Client {
     ///
     /// # Errors
     /// What the closure returned, if another run cannot mend it;
-    /// [`Reason::WatchLost`](crate::Reason::WatchLost) or a timeout if the time ran out.
+    /// [`Reason::WatchLost`] or a timeout if the time ran out.
     pub fn watch<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
@@ -430,7 +430,7 @@ impl Core {
     }
 
     pub(crate) fn is_standalone(&self) -> bool {
-        self.routes.snapshot().view.standalone
+        self.routes.is_standalone()
     }
 
     fn stats(&self) -> Stats {

@@ -91,7 +91,7 @@ impl Error {
 
     /// The server's error line: the reply itself, or the last redirect that was followed.
     pub fn server_error(&self) -> Option<&ServerError> {
-        self.failure().and_then(Failure::cause)
+        self.failure().and_then(Failure::server_error)
     }
 
     /// The code of the server's error, such as `WRONGTYPE`.

@@ -1,6 +1,5 @@
 //! Pipelines: many commands sent together, one result each.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,14 +7,13 @@ use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::cmd::Cmd;
 use crate::convert::FromValue;
-use crate::error::{Error, Misuse, Result};
+use crate::error::{Error, Result};
 use crate::proto::cluster::NodeKey;
-use crate::proto::resp::encode::Encoded;
 use crate::proto::slot::Slot;
-use crate::proto::unit::{Batch, Body, Facts, Ticket, Unit};
+use crate::proto::unit::{Batch, Body, Ticket, Unit};
 use crate::proto::value::Value;
 use crate::reply::Settler;
-use crate::request::{Plan, Request};
+use crate::request::{Plan, Request, refused};
 use crate::runtime::clock;
 use crate::runtime::direct::Driven;
 use crate::runtime::routes::{Pick, Snapshot};
@@ -32,15 +30,6 @@ pub struct Pipeline<'a> {
     commands: Vec<Cmd>,
     timeout: Option<Option<Duration>>,
     cancel: Option<CancelToken>,
-}
-
-/// A command that passed all checks.
-struct Checked {
-    /// Where its result belongs.
-    index: usize,
-    encoded: Encoded,
-    facts: Facts,
-    pick: Pick,
 }
 
 impl<'a> Pipeline<'a> {
@@ -93,16 +82,15 @@ impl<'a> Pipeline<'a> {
         let deadline = timeout.and_then(|timeout| clock::now().checked_add(timeout));
         let mut results: Vec<Option<Result<Value>>> = Vec::new();
         results.resize_with(self.commands.len(), || None);
-        let mut checked = Vec::with_capacity(self.commands.len());
-        for (index, command) in self.commands.into_iter().enumerate() {
-            match check(index, command, self.core) {
-                Ok(command) => checked.push(command),
-                Err(error) => results[index] = Some(Err(error)),
+        let snapshot = self.core.routes.snapshot();
+        let mut groups = Groups::new(self.core, &snapshot);
+        for (index, command) in self.commands.iter().enumerate() {
+            if let Err(error) = groups.add(index, command, deadline) {
+                results[index] = Some(Err(error));
             }
         }
-        for (index, result) in run(self.core, checked, deadline, self.cancel.as_ref()) {
-            results[index] = Some(result);
-        }
+        drop(self.commands);
+        groups.run(deadline, self.cancel.as_ref(), &mut results);
         Ok(results
             .into_iter()
             .map(|result| result.unwrap_or_else(lost))
@@ -127,59 +115,6 @@ fn lost() -> Result<Value> {
     )))
 }
 
-fn check(index: usize, command: Cmd, core: &Arc<Core>) -> Result<Checked> {
-    let name = command.name().to_owned();
-    let request = Request::new(command, core)?;
-    let refused = |why| Err(Misuse::Refused { command: name, why }.into());
-    match request.plan {
-        Plan::Shared(facts, pick) => Ok(Checked {
-            index,
-            encoded: request.encoded,
-            facts,
-            pick,
-        }),
-        Plan::Blocking(..) => refused("a blocking command would hold up the rest of a pipeline"),
-        Plan::FanOut(_) => {
-            refused("in a pipeline a command goes to one node; use Client::query for all of them")
-        }
-    }
-}
-
-/// Groups the commands by node, hands the groups over, and waits.
-fn run(
-    core: &Arc<Core>,
-    commands: Vec<Checked>,
-    deadline: Option<Instant>,
-    cancel: Option<&CancelToken>,
-) -> Vec<(usize, Result<Value>)> {
-    if commands.is_empty() {
-        return Vec::new();
-    }
-    let snapshot = core.routes.snapshot();
-    let mut groups = Groups::default();
-    for command in commands {
-        groups.add(command, &snapshot, core);
-    }
-    let (cell, settler) = core.cell(groups.commands, None);
-    let _registration = cancel.map(|token| token.register(core, &cell));
-    let order = groups.hand_over(core, &snapshot, settler, deadline);
-    core.wait(&cell, deadline);
-    order
-        .into_iter()
-        .zip(cell.take())
-        .map(|(place, outcome)| {
-            let result = outcome.map_err(|mut failure| {
-                // Who gives up on a whole pipeline does not know where each command was.
-                failure.slot = failure.slot.or(place.slot);
-                let node = place.node.and_then(|key| snapshot.addr(key));
-                failure.node = failure.node.take().or(node);
-                Error::from(failure)
-            });
-            (place.index, result)
-        })
-        .collect()
-}
-
 /// Whose result a place of the cell is, and where it was sent.
 struct Place {
     /// The index in the pipeline.
@@ -190,11 +125,10 @@ struct Place {
 }
 
 /// Commands by the node that serves them, and those that name their node.
-#[derive(Default)]
-struct Groups {
+struct Groups<'a> {
+    core: &'a Arc<Core>,
+    snapshot: &'a Arc<Snapshot>,
     parts: Vec<Part>,
-    /// The index in `parts` for each node; `None` is the coordinator.
-    at: HashMap<Option<NodeKey>, usize>,
     /// Commands that name their node, which need not exist.
     pinned: Vec<(Pick, Batch, usize)>,
     commands: usize,
@@ -208,31 +142,82 @@ struct Part {
     places: Vec<(usize, Option<Slot>)>,
 }
 
-impl Groups {
-    fn add(&mut self, command: Checked, snapshot: &Snapshot, core: &Core) {
-        let Checked {
-            index,
-            encoded,
-            facts,
-            pick,
-        } = command;
+impl<'a> Groups<'a> {
+    fn new(core: &'a Arc<Core>, snapshot: &'a Arc<Snapshot>) -> Self {
+        Self {
+            core,
+            snapshot,
+            parts: Vec::new(),
+            pinned: Vec::new(),
+            commands: 0,
+        }
+    }
+
+    /// Adds a command that passes all checks.
+    fn add(&mut self, index: usize, command: &Cmd, deadline: Option<Instant>) -> Result<()> {
+        let (facts, pick) = match Request::plan_of(command, self.core, deadline)? {
+            Plan::Shared(facts, pick) => (facts, pick),
+            Plan::Blocking(..) => {
+                let why = "a blocking command would hold up the rest of a pipeline";
+                return Err(refused(command, why));
+            }
+            Plan::FanOut(_) => {
+                let why =
+                    "in a pipeline a command goes to one node; use Client::query for all of them";
+                return Err(refused(command, why));
+            }
+        };
+        let bytes = command.encoded().as_bytes();
         self.commands += 1;
         if matches!(pick, Pick::Node(_)) {
             let mut batch = Batch::default();
-            batch.push(encoded.as_bytes(), facts);
-            return self.pinned.push((pick, batch, index));
+            batch.push(bytes, facts);
+            self.pinned.push((pick, batch, index));
+            return Ok(());
         }
-        let key = core.routes.route(snapshot, facts.target, &pick);
-        let at = *self.at.entry(key).or_insert_with(|| {
-            self.parts.push(Part {
-                key,
-                batch: Batch::default(),
-                places: Vec::new(),
-            });
+        let key = self.core.routes.route(self.snapshot, facts.target, &pick);
+        let part = self.part(key);
+        part.batch.push(bytes, facts);
+        part.places.push((index, facts.target.slot()));
+        Ok(())
+    }
+
+    /// The part of a node. There are few, so the search is cheaper than any index.
+    fn part(&mut self, key: Option<NodeKey>) -> &mut Part {
+        let at = self.parts.iter().position(|part| part.key == key);
+        let at = at.unwrap_or_else(|| {
+            let (batch, places) = (Batch::default(), Vec::new());
+            self.parts.push(Part { key, batch, places });
             self.parts.len() - 1
         });
-        self.parts[at].batch.push(encoded.as_bytes(), facts);
-        self.parts[at].places.push((index, facts.target.slot()));
+        &mut self.parts[at]
+    }
+
+    /// Hands the groups over, waits, and puts each result where it belongs.
+    fn run(
+        self,
+        deadline: Option<Instant>,
+        cancel: Option<&CancelToken>,
+        results: &mut [Option<Result<Value>>],
+    ) {
+        if self.commands == 0 {
+            return;
+        }
+        let (core, snapshot) = (self.core, self.snapshot);
+        let (cell, settler) = core.cell(self.commands, None);
+        let _registration = cancel.map(|token| token.register(core, &cell));
+        let order = self.hand_over(core, snapshot, settler, deadline);
+        core.wait(&cell, deadline);
+        for (place, outcome) in order.into_iter().zip(cell.take()) {
+            let result = outcome.map_err(|mut failure| {
+                // Who gives up on a whole pipeline does not know where each command was.
+                failure.slot = failure.slot.or(place.slot);
+                let node = place.node.and_then(|key| snapshot.addr(key));
+                failure.node = failure.node.take().or(node);
+                Error::from(failure)
+            });
+            results[place.index] = Some(result);
+        }
     }
 
     /// Hands everything over and tells what each place of the cell is.

@@ -80,16 +80,9 @@ impl Request {
     /// Checks a command. Nothing is sent for it, but a command that the table does not know is
     /// asked for once with `COMMAND INFO`.
     pub(crate) fn new(command: Cmd, core: &Arc<Core>) -> Result<Self> {
-        let standalone = core.is_standalone();
-        match command.flaw() {
-            // A single server takes keys of any slots together.
-            Some(Misuse::CrossSlot(..)) if standalone => {}
-            Some(flaw) => return Err(flaw.into()),
-            None => {}
-        }
         let deadline = command.deadline_at(clock::now(), core.config.response_timeout);
-        let known = Self::look_up(&command, core, deadline)?;
-        let plan = Self::plan(&command, &known, standalone)?;
+        let known = Self::check(&command, core, deadline)?;
+        let plan = Self::plan(&command, &known, core.is_standalone())?;
         let time_arg = match (&plan, &known) {
             (Plan::Blocking(..), Known::Table(spec)) => spec.time_arg(command.encoded().args()),
             _ => None,
@@ -102,6 +95,26 @@ impl Request {
             time_arg,
             encoded: command.into_encoded(),
         })
+    }
+
+    /// How a command is to be sent, checked like any other.
+    pub(crate) fn plan_of(
+        command: &Cmd,
+        core: &Arc<Core>,
+        deadline: Option<Instant>,
+    ) -> Result<Plan> {
+        let known = Self::check(command, core, deadline)?;
+        Self::plan(command, &known, core.is_standalone())
+    }
+
+    fn check(command: &Cmd, core: &Arc<Core>, deadline: Option<Instant>) -> Result<Known> {
+        match command.flaw() {
+            // A single server takes keys of any slots together.
+            Some(Misuse::CrossSlot(..)) if core.is_standalone() => {}
+            Some(flaw) => return Err(flaw.into()),
+            None => {}
+        }
+        Self::look_up(command, core, deadline)
     }
 
     fn look_up(command: &Cmd, core: &Arc<Core>, deadline: Option<Instant>) -> Result<Known> {
@@ -159,13 +172,8 @@ impl Request {
     /// The slot of a member of a transaction, checked like any command. Where a command without
     /// keys would go by itself does not matter: it runs where the transaction does.
     pub(crate) fn slot_in_chain(command: &Cmd, core: &Arc<Core>) -> Result<Option<Slot>> {
-        match command.flaw() {
-            Some(Misuse::CrossSlot(..)) if core.is_standalone() => {}
-            Some(flaw) => return Err(flaw.into()),
-            None => {}
-        }
         let deadline = command.deadline_at(clock::now(), core.config.response_timeout);
-        let known = Self::look_up(command, core, deadline)?;
+        let known = Self::check(command, core, deadline)?;
         let place = match known.place(command.encoded()) {
             Err(Error::Misuse(Misuse::CrossSlot(slot, _))) if core.is_standalone() => {
                 Place::Slot(slot)
@@ -179,6 +187,12 @@ impl Request {
         }
     }
 
+    /// The command's name.
+    pub(crate) fn name(&self) -> String {
+        let name = self.encoded.arg(0).unwrap_or_default();
+        String::from_utf8_lossy(name).into_owned()
+    }
+
     /// The body of a unit of this one command.
     pub(crate) fn into_body(self, facts: Facts) -> Body {
         let (buffer, start) = self.encoded.into_bytes();
@@ -186,7 +200,8 @@ impl Request {
     }
 }
 
-fn refused(command: &Cmd, why: &'static str) -> Error {
+/// The error for a command that cannot be run this way.
+pub(crate) fn refused(command: &Cmd, why: &'static str) -> Error {
     Misuse::Refused {
         command: command.name().to_owned(),
         why,

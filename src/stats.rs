@@ -39,6 +39,14 @@ impl NodeCounters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts how many commands ended. Most of a run succeeds, so that is counted in one go.
+    pub(crate) fn settled_run(&self, outcomes: &[Outcome]) {
+        let failed = outcomes.iter().filter(|outcome| outcome.is_err());
+        let failures = failed.inspect(|outcome| self.settled(outcome)).count();
+        let succeeded = (outcomes.len() - failures) as u64;
+        self.succeeded.fetch_add(succeeded, Ordering::Relaxed);
+    }
+
     pub(crate) fn snapshot(
         &self,
         queued: usize,

@@ -124,6 +124,7 @@ impl Worker {
             }
             match results {
                 Ok(results) => {
+                    self.note_uncertain(&steps, &results);
                     for (step, result) in steps.iter().zip(results) {
                         self.judge(*step, result, (start, phase), &mut seen);
                     }
@@ -163,6 +164,18 @@ impl Worker {
         Ok(numbers.collect())
     }
 
+    /// A read that lost its connection is sent again, and then sees also what later writes of the
+    /// same pipeline did that were lost with it. So all of those are noted first.
+    fn note_uncertain(&mut self, steps: &[Step], results: &[Result<u64>]) {
+        for (step, result) in steps.iter().zip(results) {
+            let error = result.as_ref().err();
+            let unknown = error.is_some_and(|error| error.certainty() == Certainty::Unknown);
+            if step.write && unknown {
+                self.ledger.uncertain(step.key);
+            }
+        }
+    }
+
     /// Compares a result with what is possible; the call began when `asked`.
     fn judge(
         &mut self,
@@ -186,18 +199,13 @@ impl Worker {
                 let key = self.ledger.key(step.key);
                 seen.finding(finding, &format!("{step:?}: {key} is {value}"));
             }
-            Err(error) => {
-                if step.write && error.certainty() == Certainty::Unknown {
-                    self.ledger.uncertain(step.key);
+            Err(error) => match crash {
+                Some(crash) if step.write && is_due_to(&error, crash) => seen.uncertain += 1,
+                _ => {
+                    let key = self.ledger.key(step.key);
+                    seen.fault(format!("{step:?}: {key}: {error}"));
                 }
-                match crash {
-                    Some(crash) if step.write && is_due_to(&error, crash) => seen.uncertain += 1,
-                    _ => {
-                        let key = self.ledger.key(step.key);
-                        seen.fault(format!("{step:?}: {key}: {error}"));
-                    }
-                }
-            }
+            },
         }
     }
 

@@ -134,8 +134,9 @@ impl Builder {
         self
     }
 
-    /// Whether to return a client before any seed was reached; the first commands then wait for
-    /// the cluster. Default: `false`.
+    /// Whether to connect to a node only with the first command for it. The map is asked for all
+    /// the same. Otherwise `connect` connects to every primary at once, so that no first command
+    /// pays for it. Default: `false`.
     pub fn lazy(mut self, lazy: bool) -> Self {
         self.config.lazy = lazy;
         self

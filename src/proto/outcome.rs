@@ -103,7 +103,7 @@ impl Failure {
     }
 
     /// The server's error: the reply itself, or the last redirect that was followed.
-    pub fn cause(&self) -> Option<&ServerError> {
+    pub fn server_error(&self) -> Option<&ServerError> {
         self.cause.as_ref()
     }
 

@@ -7,6 +7,9 @@ use std::collections::VecDeque;
 use super::slot::SlotSet;
 use super::unit::{Target, Ticket, Unit};
 
+/// A queue of so few units is walked for each caller that goes.
+const SHORT: usize = 256;
+
 /// A queue of units. Its bound is kept at admission, not here: what was admitted once may always
 /// come back.
 #[derive(Debug)]
@@ -128,7 +131,7 @@ impl<T: Ticket> Queue<T> {
     /// they are worth the walk: each removal is paid for by the calls that led to it.
     pub(crate) fn note_dead(&mut self, commands: usize) {
         self.dead_hint += commands;
-        if self.dead_hint * 4 >= self.commands {
+        if self.units.len() <= SHORT || self.dead_hint * 4 >= self.commands {
             self.sweep();
         }
     }

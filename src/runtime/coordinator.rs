@@ -194,14 +194,13 @@ impl Coordinator {
         if let Some(result) = self.announce.take() {
             drop(self.ready.send(result));
         }
-        let waiting = self.cluster.waiting();
+        let (commands, bytes) = self.cluster.amount();
         self.counters
             .parked_now
-            .store(waiting as u64, Ordering::Relaxed);
-        self.routes.parked_load.set_queued(Amount {
-            commands: waiting,
-            bytes: 0,
-        });
+            .store(commands as u64, Ordering::Relaxed);
+        self.routes
+            .parked_load
+            .set_queued(Amount { commands, bytes });
     }
 
     fn handle(&mut self, event: Event<Settler>) {

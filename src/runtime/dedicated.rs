@@ -19,6 +19,9 @@ use crate::proto::resp::decode::Frame;
 use crate::proto::verdict::Reply;
 use crate::sync::{Condvar, Mutex};
 
+/// How long an idle connection is kept.
+const IDLE_LIMIT: Duration = Duration::from_secs(60);
+
 /// Idle connections kept for each node.
 const IDLE_PER_NODE: usize = 8;
 
@@ -36,10 +39,26 @@ pub(crate) struct Pool {
 
 #[derive(Debug)]
 struct State {
-    idle: HashMap<NodeAddr, Vec<Open>>,
+    /// With the time at which each was given back, oldest first.
+    idle: HashMap<NodeAddr, Vec<(Instant, Open)>>,
     busy: usize,
     /// Dropped when the client closes.
     keep: Option<Sender<()>>,
+}
+
+impl State {
+    fn take(&mut self, addr: &NodeAddr) -> Option<Open> {
+        self.idle.get_mut(addr)?.pop().map(|(_, open)| open)
+    }
+
+    /// Closes what was not used for long: its node may have left the cluster.
+    fn forget_old(&mut self) {
+        let now = clock::now();
+        self.idle.retain(|_, idle| {
+            idle.retain(|(since, _)| *since + IDLE_LIMIT > now);
+            !idle.is_empty()
+        });
+    }
 }
 
 /// A connection in use. Dropping it gives it back if its last exchange was complete.
@@ -119,7 +138,8 @@ impl Pool {
                 return Err(Broken::Closed);
             }
             state.busy += 1;
-            state.idle.get_mut(addr).and_then(Vec::pop)
+            state.forget_old();
+            state.take(addr)
         };
         // From here on the guard counts the connection out again.
         let mut taken = Dedicated {
@@ -135,7 +155,7 @@ impl Pool {
                 taken.unfinished = false;
                 return Ok(taken);
             }
-            open = self.state.lock().idle.get_mut(addr).and_then(Vec::pop);
+            open = self.state.lock().take(addr);
         }
         let closed = [&self.closed];
         let both = limits.cancel.map(|cancel| [&self.closed, cancel]);
@@ -297,10 +317,54 @@ impl Drop for Dedicated<'_> {
         if let Some(open) = open.filter(|_| state.keep.is_some()) {
             let idle = state.idle.entry(self.addr.clone()).or_default();
             if idle.len() < IDLE_PER_NODE {
-                idle.push(open);
+                idle.push((clock::now(), open));
             }
         }
         drop(state);
         self.pool.returned.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::proto::resp::decode::{DecodeLimits, Decoder};
+    use crate::proto::value::Value;
+    use crate::runtime::transport::memory::{Memory, pair};
+
+    #[test]
+    fn a_reply_that_has_come_is_taken_however_late_it_is() {
+        let (transport, _accept) = Memory::new(1024);
+        let dialer = Dialer::new(Arc::new(Config::default()), Arc::new(transport));
+        let pool = Pool::new(Arc::new(dialer));
+        pool.state.lock().busy = 1;
+        let (mut connection, mut server) = pair(1024);
+        connection.read.set_timeout(Some(READ_SLICE)).unwrap();
+        assert!(server.write.write(b"*2\r\n$1\r\nk\r\n$1\r\nx\r\n").is_ok());
+        let mut dedicated = Dedicated {
+            pool: &pool,
+            addr: NodeAddr::new("h", 1),
+            open: Some(Open {
+                pushes: Vec::new(),
+                connection,
+                decoder: Decoder::new(DecodeLimits::default()),
+            }),
+            unfinished: false,
+        };
+        let (keep, cancel) = bounded(0);
+        drop(keep);
+        let limits = Limits {
+            deadline: Some(clock::now()),
+            cancel: Some(&cancel),
+        };
+        let replies = dedicated.exchange(b"*1\r\n$5\r\nBLPOP\r\n", 1, limits);
+        let popped = ["k", "x"].map(|text| Value::Bulk(text.into()));
+        assert_eq!(replies.unwrap(), [Ok(Value::Array(popped.into()))]);
+        // Without a reply it is over at once.
+        let cut = dedicated
+            .exchange(b"*1\r\n$5\r\nBLPOP\r\n", 1, limits)
+            .unwrap_err();
+        assert!(matches!(cut.why, Broken::Cancelled) && cut.was_sent);
     }
 }

@@ -14,7 +14,7 @@ use crate::proto::redirect::Redirect;
 use crate::proto::resp::decode::{Decoder, Frame};
 use crate::proto::value::Value;
 use crate::proto::verdict::{Answer, Reply};
-use crate::reply::Settler;
+use crate::reply::{Home, Settler};
 
 /// How long a read blocks while callers may want to read by themselves.
 const READ_SLICE: Duration = Duration::from_millis(10);
@@ -210,6 +210,7 @@ fn pass_on(records: &Records, answer: Answer<Settler>, generation: u64) {
     match answer {
         Answer::Redirected(unit, redirect) => {
             count(records, &redirect);
+            unit.ticket.set_home(Home::Coordinator);
             records.report(Event::Redirected {
                 from,
                 generation,
@@ -233,9 +234,7 @@ fn settle(records: &Records, answer: Answer<Settler>) {
             ticket.settle(outcome);
         }
         Answer::Run(ticket, outcomes) => {
-            outcomes
-                .iter()
-                .for_each(|outcome| records.stats.settled(outcome));
+            records.stats.settled_run(&outcomes);
             ticket.settle_run(outcomes);
         }
         Answer::Redirected(..) | Answer::Learned(_) | Answer::Confused => {}

@@ -5,7 +5,7 @@
 //! unit can fall between two snapshots.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crossbeam_channel::Sender;
 
@@ -32,6 +32,8 @@ pub(crate) struct Routes {
     parked: Sender<Unit<Settler>>,
     /// What waits at the coordinator.
     pub(crate) parked_load: Load,
+    /// It is a single server: asked for each command, so it has a place of its own.
+    standalone: AtomicBool,
     /// Spreads keyless commands and replica reads.
     turn: AtomicUsize,
 }
@@ -141,8 +143,13 @@ impl Routes {
             snapshot: RwLock::new(Arc::default()),
             parked,
             parked_load: Load::new(limit),
+            standalone: AtomicBool::new(false),
             turn: AtomicUsize::new(0),
         }
+    }
+
+    pub(crate) fn is_standalone(&self) -> bool {
+        self.standalone.load(Ordering::Relaxed)
     }
 
     /// What callers see now.
@@ -154,6 +161,8 @@ impl Routes {
     pub(crate) fn publish(&self, change: impl FnOnce(&Snapshot) -> Option<Snapshot>) {
         let mut snapshot = self.snapshot.write();
         if let Some(next) = change(&snapshot) {
+            self.standalone
+                .store(next.view.standalone, Ordering::Relaxed);
             *snapshot = Arc::new(next);
         }
     }

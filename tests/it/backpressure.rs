@@ -127,7 +127,7 @@ fn bytes_count_too_and_a_command_over_the_bound_goes_alone() {
 }
 
 #[test]
-fn a_unit_that_can_never_fit_does_not_wait() {
+fn a_pipeline_is_cut_to_fit_a_small_queue() {
     let cluster = FakeCluster::start(1);
     let settings = builder(&cluster).queue_commands(4).response_timeout(LONG);
     let client = settings.connect().unwrap();

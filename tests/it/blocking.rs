@@ -207,7 +207,9 @@ fn a_demoted_node_hands_it_to_its_successor() {
     let gate = cluster.gate();
     let unblocked = "UNBLOCKED force unblock from blocking operation, instance state changed \
                      (master -> replica?)";
-    let script = Script::new().hold(&gate).error(unblocked).send().close();
+    // So long, at least, the first attempt takes.
+    let script = Script::new().wait(Duration::from_millis(20));
+    let script = script.hold(&gate).error(unblocked).send().close();
     cluster.node(0).on("BLPOP").times(1).script(script);
     let call = blpop(&cluster, &client, "BLPOP bar 20");
     gate.wait_arrived(1);
@@ -250,7 +252,8 @@ fn a_lost_connection_ends_a_pop_as_unknown() {
 fn a_lost_connection_under_a_read_is_sent_again() {
     let cluster = FakeCluster::start(2);
     let client = connect(&cluster);
-    cluster.node(0).on("XREAD").times(1).close();
+    let script = Script::new().wait(Duration::from_millis(20)).close();
+    cluster.node(0).on("XREAD").times(1).script(script);
     cluster.node(0).on("XREAD").reply("*0\r\n");
     let read = run(&client, "XREAD BLOCK 20000 STREAMS bar 0");
     assert_eq!(read, Ok(Value::Array(vec![])));

@@ -118,8 +118,13 @@ fn commands_cancelled_in_any_order_leave_their_neighbours_alone() {
             .log()
             .when(|entry| entry.text(1).starts_with("cancelled"));
         assert_eq!(cancelled.count(), 0);
-        let queued: usize = client.stats().nodes.values().map(|node| node.queued).sum();
-        assert_eq!(queued, 0);
+        let stats = || client.stats().nodes.into_values();
+        crate::local_cluster::poll_until(LONG, "an empty queue", || {
+            match stats().map(|node| node.queued).sum() {
+                0 => Ok(()),
+                queued => Err(format!("{queued} are queued")),
+            }
+        });
     }
     assert_eq!(cluster.executions("first"), 4);
     assert_eq!(cluster.executions("last"), 4);

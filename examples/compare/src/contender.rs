@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use fred::prelude::{Builder, ClientLike, Config, FredResult, KeysInterface};
 use futures_util::future::try_join_all;
@@ -28,7 +29,10 @@ pub(crate) struct Work<'a> {
 }
 
 /// Whether all commands succeeded.
-pub(crate) type Answer = Result<(), Box<dyn Error + Send + Sync>>;
+pub(crate) type Answer = Result<(), Failure>;
+
+/// Why it did not work.
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 /// The clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +48,9 @@ pub(crate) enum Contender {
     /// One client for all threads.
     Reslot,
 }
+
+/// How long the async clients may wait, which may do so for ever; as with reslot.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Contender {
     /// All, in the order of the table.
@@ -72,7 +79,7 @@ impl Contender {
         nodes: &[SocketAddr],
         threads: usize,
         runtime: &Runtime,
-    ) -> Result<Vec<Box<dyn Session>>, Box<dyn Error + Send + Sync>> {
+    ) -> Result<Vec<Box<dyn Session>>, Failure> {
         let urls = nodes.iter().map(|node| format!("redis://{node}"));
         match self {
             Contender::Bare => each(threads, || Ok(Bare::connect(nodes)?)),
@@ -92,7 +99,9 @@ impl Contender {
                 let seeds = nodes.iter().map(ToString::to_string).collect::<Vec<_>>();
                 let config = Config::from_url(&format!("redis-cluster://{}", seeds[0]))?;
                 let _inside = runtime.enter();
-                let client = Builder::from_config(config).build()?;
+                let client = Builder::from_config(config)
+                    .with_performance_config(|config| config.default_command_timeout = PATIENCE)
+                    .build()?;
                 runtime.block_on(client.init())?;
                 let handle = runtime.handle();
                 each(threads, || Ok(Fred(handle.clone(), client.clone())))
@@ -108,8 +117,8 @@ impl Contender {
 
 fn each<S: Session + 'static>(
     threads: usize,
-    open: impl Fn() -> Result<S, Box<dyn Error + Send + Sync>>,
-) -> Result<Vec<Box<dyn Session>>, Box<dyn Error + Send + Sync>> {
+    open: impl Fn() -> Result<S, Failure>,
+) -> Result<Vec<Box<dyn Session>>, Failure> {
     let boxed = |_| Ok(Box::new(open()?) as Box<dyn Session>);
     (0..threads).map(boxed).collect()
 }
@@ -142,8 +151,11 @@ impl Session for RedisAsync {
                 .query_async::<redis::Value>(&mut self.1.clone())
                 .await
         };
-        self.0.block_on(try_join_all(work.keys.iter().map(call)))?;
-        Ok(())
+        self.0.block_on(async {
+            let all = try_join_all(work.keys.iter().map(call));
+            tokio::time::timeout(PATIENCE, all).await??;
+            Ok(())
+        })
     }
 }
 

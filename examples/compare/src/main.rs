@@ -6,9 +6,16 @@
 //! only the ratios mean anything elsewhere. `--help` lists the options.
 
 mod bare;
+mod bulk;
 mod contender;
+#[path = "../../live_reshard/histogram.rs"]
+mod histogram;
 #[path = "../../../tests/local_cluster/mod.rs"]
 mod local_cluster;
+#[path = "../../live_reshard/mover.rs"]
+#[allow(dead_code, reason = "atomic moves are not compared")]
+mod mover;
+mod moving;
 mod options;
 mod speed;
 
@@ -63,6 +70,12 @@ fn run(options: &Options) -> Answer {
     load(&nodes, &keys)?;
     if options.wants("speed") {
         speed::run(options, &mut sessions, &keys)?;
+    }
+    if options.wants("bulk") {
+        bulk::run(options, &mut sessions, &keys, &nodes)?;
+    }
+    if options.wants("moving") {
+        moving::run(options, &cluster, &mut sessions, &keys)?;
     }
     Ok(())
 }

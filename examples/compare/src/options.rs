@@ -11,7 +11,7 @@ Compares clients on one local cluster, in alternating rounds.
 cargo run --release --manifest-path examples/compare/Cargo.toml -- [OPTIONS]
 
   --rounds N      rounds, of which the medians count [5]
-  --millis N      length of one measurement [1000]
+  --millis N      length of one measurement; three times that while slots move [1000]
   --only A,B      only these clients: bare, redis-sync, redis-async, fred, reslot
   --part NAME     only this part: speed, bulk, moving [all]
   --server PATH   server program [RESLOT_TEST_SERVER, or redis-server, installed if missing]

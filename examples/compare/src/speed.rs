@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::contender::{Answer, Contender, Session, Work};
+use crate::contender::{Answer, Contender, Failure, Session, Work};
 use crate::options::Options;
 
 /// The clients' connections, by client: one session per thread.
@@ -72,7 +72,12 @@ pub(crate) fn run(options: &Options, sessions: &mut Sessions, keys: &[String]) -
                 let Some(own) = sessions.get_mut(&contender) else {
                     continue;
                 };
-                let rate = measure(&mut own[..row.threads], row.batch, keys, options.length)
+                let load = Load {
+                    batch: row.batch,
+                    value: None,
+                    length: options.length,
+                };
+                let rate = measure(&mut own[..row.threads], load, keys)
                     .map_err(|error| format!("{}: {}: {error}", contender.name(), row.what))?;
                 rates.entry((at, contender)).or_default().push(rate);
             }
@@ -114,12 +119,23 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn measure(
+/// What each thread runs.
+#[derive(Clone, Copy)]
+pub(crate) struct Load<'a> {
+    /// Commands at once.
+    pub(crate) batch: usize,
+    /// What is written; nothing for reads.
+    pub(crate) value: Option<&'a [u8]>,
+    /// How long.
+    pub(crate) length: Duration,
+}
+
+/// Commands per second of all sessions together, each on a thread of its own.
+pub(crate) fn measure(
     sessions: &mut [Box<dyn Session>],
-    batch: usize,
+    load: Load<'_>,
     keys: &[String],
-    length: Duration,
-) -> Result<f64, Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<f64, Failure> {
     let start = Barrier::new(sessions.len());
     thread::scope(|scope| {
         let mut running = Vec::new();
@@ -129,12 +145,12 @@ fn measure(
                 let mut choice = Choice::new(keys, number);
                 start.wait();
                 let (begin, mut count) = (Instant::now(), 0);
-                while begin.elapsed() < length {
+                while begin.elapsed() < load.length {
                     session.run(Work {
-                        keys: choice.next(batch),
-                        value: None,
+                        keys: choice.next(load.batch),
+                        value: load.value,
                     })?;
-                    count += batch;
+                    count += load.batch;
                 }
                 Ok(count as f64 / begin.elapsed().as_secs_f64())
             }));

@@ -23,6 +23,8 @@ pub(crate) struct Hold<T> {
     pub(crate) draining: usize,
     /// Not to be released before.
     pub(crate) not_before: Option<Instant>,
+    /// Commands and bytes in `lists`.
+    amount: (usize, usize),
 }
 
 /// Where the units of a hold come from, oldest first.
@@ -50,10 +52,13 @@ impl<T> Hold<T> {
             drained: Vec::new(),
             draining: 0,
             not_before: None,
+            amount: (0, 0),
         }
     }
 
     pub(crate) fn push(&mut self, place: Place, unit: Unit<T>) {
+        self.amount.0 += unit.commands();
+        self.amount.1 += unit.bytes().len();
         self.lists.entry(place).or_default().push(unit);
     }
 
@@ -63,11 +68,13 @@ impl<T> Hold<T> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.amount.0 == 0
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.lists.values().map(Vec::len).sum()
+    fn recount(&mut self) {
+        let units = || self.lists.values().flatten();
+        let commands = units().map(Unit::commands).sum();
+        self.amount = (commands, units().map(|unit| unit.bytes().len()).sum());
     }
 }
 
@@ -76,6 +83,7 @@ impl<T: Ticket> Hold<T> {
         for list in self.lists.values_mut() {
             list.retain(|unit| !unit.ticket.is_dead());
         }
+        self.recount();
     }
 
     /// Takes out what nobody waits for any more.
@@ -87,6 +95,7 @@ impl<T: Ticket> Hold<T> {
             *list = kept;
             expired.extend(late);
         }
+        self.recount();
     }
 }
 
@@ -190,9 +199,10 @@ impl<T: Ticket> Holds<T> {
         self.slots.values_mut().for_each(Hold::forget_dead);
     }
 
-    /// Units that are held.
-    pub(crate) fn len(&self) -> usize {
-        self.slots.values().map(Hold::len).sum()
+    /// Commands and bytes that are held.
+    pub(crate) fn amount(&self) -> (usize, usize) {
+        let amounts = self.slots.values().map(|hold| hold.amount);
+        amounts.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
     }
 
     /// Held slots that have units, without an order.

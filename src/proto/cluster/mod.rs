@@ -351,7 +351,15 @@ impl<T: Ticket> Cluster<T> {
 
     /// Units that wait here.
     pub(crate) fn waiting(&self) -> usize {
-        self.holds.len() + self.delayed.len()
+        self.amount().0
+    }
+
+    /// Commands and bytes that wait here.
+    pub(crate) fn amount(&self) -> (usize, usize) {
+        let delayed = self.delayed.values();
+        delayed.fold(self.holds.amount(), |(commands, bytes), unit| {
+            (commands + unit.commands(), bytes + unit.bytes().len())
+        })
     }
 
     /// A unit that a caller handed to the coordinator: its slot was held when it looked.

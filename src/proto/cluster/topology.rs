@@ -326,10 +326,17 @@ impl<T: Ticket> Cluster<T> {
         }
     }
 
-    /// Nodes that the map does not name, with the time until which they are kept all the same.
+    /// Nodes that the map has no use for, with the time until which they are kept all the same:
+    /// those that it does not name, and primaries that became replicas if nobody reads there.
     fn unlisted(&self) -> impl Iterator<Item = (NodeKey, Option<Instant>)> + '_ {
-        let nodes = self.nodes.iter();
-        let unlisted = nodes.filter(|(_, node)| node.spawned && node.role == Role::Unlisted);
+        let replica_reads = self.settings.replica_reads;
+        let is_of_use = move |role| match role {
+            Role::Primary => true,
+            Role::Replica => replica_reads,
+            Role::Unlisted => false,
+        };
+        let spawned = self.nodes.iter().filter(|(_, node)| node.spawned);
+        let unlisted = spawned.filter(move |(_, node)| !is_of_use(node.role));
         unlisted.map(|(key, node)| (key, node.linger_until))
     }
 

@@ -13,6 +13,9 @@ pub(crate) struct Command {
     pub(crate) write: bool,
 }
 
+/// In place of a slot: the command has no keys, so any node runs it.
+pub(crate) const ANY: u16 = u16::MAX;
+
 impl Command {
     pub(crate) fn write(slot: u16, key: u8) -> Self {
         Self {
@@ -31,7 +34,11 @@ impl Command {
 
     fn facts(&self) -> Facts {
         Facts {
-            target: Target::Slot(slot(self.slot)),
+            target: if self.slot == ANY {
+                Target::Any
+            } else {
+                Target::Slot(slot(self.slot))
+            },
             repeatable: !self.write,
         }
     }

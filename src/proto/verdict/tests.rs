@@ -58,7 +58,7 @@ fn settled(outcome: Outcome) -> Got {
         Err(failure) => {
             assert_eq!(failure.attempts(), 1);
             assert_eq!(failure.node(), Some(&node()));
-            let code = failure.cause().map_or("", ServerError::code);
+            let code = failure.server_error().map_or("", ServerError::code);
             Got::Failed(code.to_owned(), failure.certainty())
         }
     }
@@ -342,7 +342,10 @@ fn a_failed_chain_names_the_errors_of_its_members() {
         .map(|(at, error)| (*at, error.line()))
         .collect();
     assert_eq!(members, [(0, "ERR first"), (1, "ERR second")]);
-    assert_eq!(failure.cause().map(ServerError::line), Some("ERR first"));
+    assert_eq!(
+        failure.server_error().map(ServerError::line),
+        Some("ERR first")
+    );
     ledger.discard(ticket);
 }
 

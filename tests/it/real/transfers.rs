@@ -89,6 +89,15 @@ impl Bank {
     }
 }
 
+/// Lets threads end also if the one that waits for them panics.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Moves a slot to the primary of another shard.
 fn pass_on(cluster: &LocalCluster, slot: u16) {
     let from = cluster.primary_of(slot);
@@ -111,16 +120,18 @@ fn keep_the_sum_while_slots_move_and_primaries_step_down() {
             let (bank, client) = (&bank, &client);
             scope.spawn(move || bank.run(client, number));
         }
+        let _stop = StopOnDrop(&bank.stop);
         for round in 0..9 {
             pass_on(&cluster, slot);
             bank.go_on();
             if round % 3 == 1 {
+                // A replica that has just changed its primary is not listed at once.
+                cluster.wait_ready();
                 let primary = cluster.primary_of(slot);
                 cluster.failover(cluster.replicas_of(primary)[0]);
                 bank.go_on();
             }
         }
-        bank.stop.store(true, Ordering::Relaxed);
     });
     bank.check(&client);
     let home = cluster.primary_of(slot_of(0, 0));

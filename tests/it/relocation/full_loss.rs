@@ -186,11 +186,12 @@ fn leaves_no_command_behind_that_has_no_destination() {
     let short = client
         .send::<Value>(
             crate::calls::words(&format!("INCR {}", key_for_slot(6)))
-                .timeout(Duration::from_secs(2)),
+                .timeout(Duration::from_millis(500)),
         )
         .unwrap();
     let cancelled = send(&client, &format!("INCR {}", key_for_slot(7)));
-    await_queued(&cluster, &client, 0, 3);
+    // On a slow machine the deadline of one of them passes before the move; that ends it, too.
+    await_stats(&cluster, &client, 0, |stats| stats.queued >= 2);
     // All slots but the first ones have an owner.
     cluster.change(|topology| {
         topology.unassign(5..=7);
@@ -219,12 +220,13 @@ fn of_a_destination_that_cannot_be_reached_keeps_deadlines_and_cancels() {
     let key = key_for_slot(5);
     let served = send(&client, &format!("INCR {key}"));
     let cancelled = send(&client, &format!("INCR {key}"));
-    let late = crate::calls::words(&format!("INCR {key}")).timeout(Duration::from_secs(2));
+    let late = crate::calls::words(&format!("INCR {key}")).timeout(Duration::from_millis(500));
     let late = client.send::<Value>(late).unwrap();
-    await_queued(&cluster, &client, 0, 3);
+    // On a slow machine the deadline of one of them passes before the move; that ends it, too.
+    await_stats(&cluster, &client, 0, |stats| stats.queued >= 2);
     cluster.assign(0..=3276, 1);
     spread_the_map(&cluster, &client);
-    await_queued(&cluster, &client, 1, 4);
+    await_stats(&cluster, &client, 1, |stats| stats.queued >= 3);
     assert_eq!(cancelled.cancel(), reslot::Cancelled::NotSent);
     let failure = late.wait().unwrap_err();
     assert!(

@@ -93,6 +93,7 @@ impl Rig {
         rig.after(SECOND);
         rig.queries.clear();
         rig.spawned.clear();
+        rig.causes.clear();
         rig
     }
 

@@ -70,9 +70,7 @@ fn a_chain_of_asks_comes_back_in_order() {
     desk.redirect("b", second, "MOVED 5 d:7000");
     let first = desk.take(0);
     desk.extracted("c", vec![first]);
-    ["a", "b", "c"].into_iter().for_each(|name| {
-        desk.cleared(name);
-    });
+    desk.all_cleared(&["a", "b", "c"]);
     let mut did = desk.commit();
     did.extend(desk.wait(60));
     assert!(
@@ -92,9 +90,7 @@ fn another_target_of_ask_waits_for_the_former() {
     assert_eq!(desk.commit(), ["a gives up [5]", "b gives up [5]"]);
     let first = desk.take(0);
     desk.extracted("b", vec![first]);
-    ["a", "b"].into_iter().for_each(|name| {
-        desk.cleared(name);
-    });
+    desk.all_cleared(&["a", "b"]);
     assert_eq!(desk.commit(), ["a takes [5]: [0, 1]"]);
 }
 
@@ -112,9 +108,7 @@ fn a_slot_that_follows_its_asked_units_overtakes_none() {
     assert_eq!(desk.commit(), ["b gives up [5]"], "the second is behind it");
     let second = desk.take(1);
     desk.extracted("b", vec![second]);
-    ["a", "b"].into_iter().for_each(|name| {
-        desk.cleared(name);
-    });
+    desk.all_cleared(&["a", "b"]);
     let mut did = desk.commit();
     did.extend(desk.wait(60));
     assert!(did.contains(&"b takes [5]: [0, 1]".to_owned()), "{did:?}");
@@ -134,9 +128,7 @@ fn a_node_named_by_ask_gives_back_before_it_ends() {
     let unit = desk.take(0);
     desk.extracted("c", vec![unit]);
     desk.extracted("a", Vec::new());
-    ["a", "c"].into_iter().for_each(|name| {
-        desk.cleared(name);
-    });
+    desk.all_cleared(&["a", "c"]);
     assert_eq!(desk.commit(), ["a takes [5]: [0]", "c ends"]);
 }
 
@@ -191,7 +183,7 @@ fn strict_order_surfaces_tryagain() {
         desk.redirect("a", unit, "TRYAGAIN keys"),
         ["0 fails: Server"]
     );
-    let cause = desk.failures[&0].cause().expect("the answer");
+    let cause = desk.failures[&0].server_error().expect("the answer");
     assert_eq!(cause.code(), "TRYAGAIN");
 }
 
@@ -205,7 +197,10 @@ fn tryagain_for_ever_ends_with_the_deadline() {
     assert_eq!(desk.wait(4), ["0 fails: Timeout"]);
     let failure = &desk.failures[&0];
     assert_eq!(failure.certainty(), Certainty::Refused);
-    assert_eq!(failure.cause().expect("the answer").code(), "TRYAGAIN");
+    assert_eq!(
+        failure.server_error().expect("the answer").code(),
+        "TRYAGAIN"
+    );
 }
 
 /// C1, C3, C4, T037, T040: the whole slot waits, so that nothing overtakes what was refused.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::world::Deed;
 use crate::proto::outcome::{Certainty, Outcome, Reason};
 use crate::proto::redirect::Redirect;
-use crate::proto::testing::wire::Command;
+use crate::proto::testing::wire::{ANY, Command};
 use crate::proto::testing::{Ledger, TestTicket};
 use crate::proto::value::Value;
 
@@ -136,7 +136,8 @@ impl Book {
             }
             // The last run of a read is the one whose value the caller got.
             let (run, connection) = *record.runs.last().expect("it succeeded");
-            for command in &record.commands {
+            let keyed = record.commands.iter().filter(|command| command.slot != ANY);
+            for command in keyed {
                 for &key in &command.keys {
                     let name = (record.thread, command.slot, key);
                     let line = lines.entry(name).or_default();

@@ -188,6 +188,12 @@ impl Desk {
         self.handle(Event::Cleared { id })
     }
 
+    pub(super) fn all_cleared(&mut self, names: &[&str]) {
+        for name in names {
+            self.cleared(name);
+        }
+    }
+
     /// All open barriers open, and what follows is published.
     pub(super) fn hand_over(&mut self) -> Vec<String> {
         for (name, _) in self.barriers.clone() {

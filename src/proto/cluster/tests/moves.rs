@@ -141,7 +141,7 @@ fn ping_pong_ends_by_the_budget() {
         assert_eq!(failure.certainty(), Certainty::Refused);
         assert_eq!(failure.attempts(), sends);
         assert_eq!(failure.hops().len() as u32, sends);
-        let cause = failure.cause().expect("the last redirect");
+        let cause = failure.server_error().expect("the last redirect");
         assert_eq!(cause.code(), "MOVED");
     }
 }

@@ -7,7 +7,7 @@ use super::world::{KEYS, Mode, USED, World};
 use crate::proto::backoff::Random;
 use crate::proto::cluster::{NodeKey, Settings};
 use crate::proto::testing::for_each_seed;
-use crate::proto::testing::wire::Command;
+use crate::proto::testing::wire::{ANY, Command};
 
 const SERVERS: usize = 5;
 const OWNERS: usize = 3;
@@ -53,7 +53,8 @@ fn command(random: &mut Random, slot: u16) -> Command {
 fn wish(random: &mut Random) -> Wish {
     // One slot is used more than others.
     let slot = |random: &mut Random| random.below(USED + 3).saturating_sub(3) as u16;
-    match random.below(6) {
+    match random.below(7) {
+        6 => Wish::Single(command(random, ANY)),
         0 => {
             let slot = slot(random);
             let length = 1 + random.below(2);

@@ -11,7 +11,7 @@ use crate::proto::cluster::commit::{Commit, View};
 use crate::proto::cluster::{
     Cluster, Effect, Event, NodeKey, QueryError, QueryId, Settings, Source,
 };
-use crate::proto::testing::wire::{Command, pipeline, single, transaction};
+use crate::proto::testing::wire::{ANY, Command, pipeline, single, transaction};
 use crate::proto::testing::{Ledger, TestTicket, slot};
 use crate::proto::unit::Unit;
 
@@ -162,6 +162,11 @@ impl Sim {
     }
 
     fn route(&self, number: u16) -> Option<NodeKey> {
+        if number == ANY {
+            let turn = self.ledger.len();
+            let usable = &self.view.usable;
+            return usable.get(turn.checked_rem(usable.len())?).copied();
+        }
         self.view.slots[slot(number).index()]
     }
 
@@ -219,7 +224,8 @@ impl Sim {
             return true;
         }
         let wants_commit = self.cluster.wants_commit(self.now) || !self.parked.is_empty();
-        if wants_commit && (!eager || self.events.is_empty()) {
+        let commit_first = !eager || self.events.is_empty();
+        if wants_commit && commit_first {
             self.commit();
             return true;
         }
@@ -414,8 +420,12 @@ impl Sim {
         let served = self.world.serve(connection, &mut deeds);
         for deed in deeds {
             let server = self.world.connections[&connection].server;
-            if !matches!(deed, Deed::Saw(_)) {
-                self.note(|| format!("s{server}: {deed:?}"));
+            match &deed {
+                Deed::Saw(_) => {}
+                Deed::Ran(place) => self.note(|| format!("s{server} runs {place}")),
+                Deed::Refused(place, code) => {
+                    self.note(|| format!("s{server} answers {place}: {code}"));
+                }
             }
             self.book.done(&deed, &self.ledger, connection, abandoned);
         }

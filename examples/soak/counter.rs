@@ -1,0 +1,95 @@
+//! What one thread knows about a counter that it alone increments.
+
+use crate::arena::{Arena, Fate};
+use crate::blows::Span;
+use crate::keys::Key;
+
+/// After so many increments another key is used.
+const LONGEST: usize = 1_000;
+
+/// One counter.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    pub(crate) key: Key,
+    /// The last value that a server told.
+    known: u64,
+    /// How many more increments may have run.
+    unknown: u64,
+    /// Acknowledged increments: the value, and the call.
+    told: Vec<(u64, Span)>,
+    /// It was set back by a blow: nothing is known about it any more.
+    spoiled: bool,
+}
+
+impl Counter {
+    pub(crate) fn new(key: Key) -> Self {
+        Self {
+            key,
+            known: 0,
+            unknown: 0,
+            told: Vec::new(),
+            spoiled: false,
+        }
+    }
+
+    /// Whether another key should be used from now on.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.spoiled || self.told.len() >= LONGEST
+    }
+
+    /// Notes how an increment ended that gave no value.
+    pub(crate) fn missed(&mut self, fate: Fate) {
+        self.unknown += u64::from(fate == Fate::Unknown);
+    }
+
+    /// Notes the value that an increment gave.
+    pub(crate) fn incremented(&mut self, value: u64, span: Span, arena: &Arena) {
+        self.compare(value, 1, arena);
+        self.told.push((value, span));
+    }
+
+    /// Notes the value that was read.
+    pub(crate) fn read(&mut self, value: u64, arena: &Arena) {
+        self.compare(value, 0, arena);
+    }
+
+    fn compare(&mut self, value: u64, step: u64, arena: &Arena) {
+        if self.spoiled {
+            return;
+        }
+        let least = self.known + step;
+        if value < least {
+            let lost = |&&(told, _): &&(u64, Span)| told + step > value;
+            let lost = self.told.iter().rev().take_while(lost);
+            let slot = self.key.slot();
+            let excused = lost
+                .map(|&(_, span)| arena.blows.excuse_loss(slot, span))
+                .fold((0, true), |(count, all), one| (count + 1, all && one));
+            self.spoiled = true;
+            if excused.0 == 0 || !excused.1 {
+                self.complain("lost", value, step, arena);
+            }
+        } else if value > least + self.unknown {
+            self.complain("repeated", value, step, arena);
+            self.spoiled = true;
+        } else {
+            self.unknown -= value - least;
+            self.known = value;
+        }
+    }
+
+    fn complain(&self, what: &str, value: u64, step: u64, arena: &Arena) {
+        let last = self.told.last();
+        let last = last.map(|(value, span)| {
+            let (asked, told) = (arena.clock(span.asked), arena.clock(span.told));
+            format!("{value} from {asked} to {told}")
+        });
+        arena.violation(&format!(
+            "counter {} (slot {}), {what}: {value} instead of {} to {}, last increment {last:?}",
+            self.key.name(),
+            self.key.slot(),
+            self.known + step,
+            self.known + step + self.unknown
+        ));
+    }
+}
