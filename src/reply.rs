@@ -17,7 +17,7 @@ use crate::proto::cluster::NodeKey;
 use crate::proto::outcome::{Certainty, Failure, Outcome, Reason};
 use crate::proto::slot::Slot;
 use crate::proto::unit::Ticket;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::modelled::{Condvar, Mutex};
 use relax::Relax;
 
 /// Where the units of a cell are.
@@ -408,13 +408,15 @@ impl Ticket for Settler {
         !gone
     }
 
-    fn release(&self) -> bool {
+    fn release(&self, known: Option<Box<Failure>>) -> bool {
         let mut state = self.cell.state.lock();
         let gone = state.gone;
         if !gone {
             for place in state.range(self.first, self.places) {
                 match place {
-                    Place::Claimed(note) => *place = Place::Queued(note.take()),
+                    Place::Claimed(note) => {
+                        *place = Place::Queued(known.clone().or_else(|| note.take()));
+                    }
                     _ => debug_assert!(false, "only what was claimed is released"),
                 }
             }
@@ -450,6 +452,10 @@ impl Drop for Settler {
 }
 
 #[cfg(test)]
+#[cfg(loom)]
+mod loom_models;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::proto::maintenance::{Notice, Work};
@@ -480,6 +486,27 @@ mod tests {
         assert!(!settler.claim());
         assert!(settler.is_dead());
         assert_eq!(cell.take_one().unwrap_err().certainty(), Certainty::NotSent);
+    }
+
+    #[test]
+    fn what_is_known_of_a_released_command_is_told() {
+        let refused = || Some(Failure::new(Reason::Timeout, Certainty::Refused));
+        for (known, again, certainty) in [
+            (None, false, Certainty::NotSent),
+            (refused(), false, Certainty::Refused),
+            (refused(), true, Certainty::Unknown),
+        ] {
+            let (cell, settler) = simple(1);
+            assert!(settler.claim() && settler.release(known.clone()));
+            // What was known stays known if nothing is sent the next time.
+            assert!(settler.claim() && settler.release(None));
+            assert!(!again || settler.claim());
+            cell.give_up(Reason::Cancelled).unwrap();
+            assert!(!settler.release(None), "the caller has gone");
+            let failure = cell.take_one().unwrap_err();
+            assert_eq!(failure.certainty(), certainty);
+            assert_eq!(failure.reason(), Reason::Cancelled);
+        }
     }
 
     #[test]

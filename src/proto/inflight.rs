@@ -349,15 +349,17 @@ fn leave<T: Ticket>(
         }
         if was_sent && !repeatable {
             settle_unknown(piece, why, node, left);
-        } else if piece.ticket.release() {
-            if was_sent {
-                // It goes back to a queue, but nobody may call it unsent.
+        } else {
+            // It goes back to a queue, but nobody may call it unsent.
+            let known = was_sent.then(|| {
                 piece.trail_mut().lost = true;
-                piece
-                    .ticket
-                    .note(piece.failure(Reason::Timeout, Some(node)));
+                let mut known = piece.failure(Reason::Timeout, Some(node));
+                known.slot = known.slot.filter(|_| piece.places() == 1);
+                known
+            });
+            if piece.ticket.release(known) {
+                left.retry.push(piece);
             }
-            left.retry.push(piece);
         }
     }
 }

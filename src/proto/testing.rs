@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::outcome::Failure;
+use super::outcome::{Certainty, Failure};
 use super::slot::{Slot, SlotSet};
 use super::unit::{Batch, Body, Bytes, Facts, Target, Ticket, Unit};
 
@@ -23,6 +23,8 @@ pub(crate) struct Place {
     pub(crate) settled: u32,
     pub(crate) claimed: bool,
     pub(crate) cancelled: bool,
+    /// It was on a wire, and nobody knows whether it ran there.
+    pub(crate) may_have_run: bool,
     /// Whether the cancel found it unclaimed: then it must never be written.
     pub(crate) proven_unsent: bool,
     pub(crate) writes: u32,
@@ -71,7 +73,7 @@ impl Ledger {
         let entry = places.get_mut(&place).expect("a place that was handed out");
         if entry.settled == 0 && !entry.cancelled {
             entry.cancelled = true;
-            entry.proven_unsent = !entry.claimed;
+            entry.proven_unsent = !entry.claimed && !entry.may_have_run;
         }
     }
 
@@ -146,10 +148,13 @@ impl Ticket for TestTicket {
         true
     }
 
-    fn release(&self) -> bool {
+    fn release(&self, known: Option<Box<Failure>>) -> bool {
+        let unknown = known.is_some_and(|known| known.certainty == Certainty::Unknown);
         let mut places = self.ledger.places.borrow_mut();
         for place in self.range.clone() {
-            places.get_mut(&place).expect("known").claimed = false;
+            let entry = places.get_mut(&place).expect("known");
+            entry.claimed = false;
+            entry.may_have_run |= unknown;
         }
         drop(places);
         !self.is_dead()

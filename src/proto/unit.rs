@@ -24,9 +24,11 @@ pub(crate) trait Ticket: Sized {
     /// From now on a server may see the command. `false`: the caller has gone, do not write it.
     fn claim(&self) -> bool;
 
-    /// It is proven that the command did not run: it can be cancelled again. `false`: the caller
-    /// has gone meanwhile, do not send it again.
-    fn release(&self) -> bool;
+    /// The command is on no wire any more and may be sent again: it can be cancelled again. What
+    /// is `known` by now goes with it, in the same step: a caller that gives up right then must
+    /// not hear that the command was never sent. `false`: the caller has gone meanwhile, do not
+    /// send it again.
+    fn release(&self, known: Option<Box<Failure>>) -> bool;
 
     /// Whether the caller has gone: cancelled or timed out.
     fn is_dead(&self) -> bool;

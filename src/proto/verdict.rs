@@ -77,7 +77,8 @@ fn redirected<T: Ticket>(
     trail.cause = Some(error);
     trail.hop(node);
     unit.asking = false;
-    if unit.ticket.release() {
+    let known = unit.failure(Reason::Timeout, Some(node));
+    if unit.ticket.release(Some(known)) {
         out.push(Answer::Redirected(unit, redirect));
     } else {
         out.push(Answer::Learned(redirect));

@@ -55,14 +55,14 @@ impl Driven {
         let Some(mut side) = wire.read.try_lock() else {
             return;
         };
-        wire.records.count_exchange();
+        wire.records.rest.count_exchange();
         let mut progress = Progress::Bytes;
         while progress == Progress::Bytes && !is_answered(wire, self.mark) {
             progress = side.read(&wire.records);
         }
         drop(side);
         if progress != Progress::Bytes || !wire.records.state.lock().inflight.is_empty() {
-            wire.records.wake_reader();
+            wire.records.rest.wake();
         }
     }
 }

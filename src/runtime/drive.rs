@@ -65,7 +65,7 @@ impl Drive {
         let Some(write) = &self.write else {
             return false;
         };
-        let is_open = !records.is_reader_resting() || write.is_open();
+        let is_open = !records.rest.is_resting() || write.is_open();
         if !is_open {
             self.shut(records);
         }
@@ -94,7 +94,8 @@ impl Drive {
     pub(super) fn shut(&mut self, records: &Records) {
         if let Some(write) = self.write.take() {
             write.shutdown();
-            records.wake_reader();
+            // It may be about to rest, without another look at the connection.
+            records.rest.call();
         }
     }
 

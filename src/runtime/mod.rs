@@ -27,6 +27,7 @@ mod query;
 mod read_side;
 mod reader;
 pub(crate) mod records;
+mod rest;
 pub(crate) mod routes;
 mod settings;
 pub(crate) mod thread;

@@ -197,7 +197,7 @@ impl Link {
         relax.hear(records.key, &notice, clock::now());
         if let Notice::Moving(moving) = &notice {
             self.moving = Some(moving.clone());
-            records.call_reader();
+            records.rest.call();
         }
         let from = records.key;
         records.report(Event::Announced { from, notice });

@@ -1,12 +1,12 @@
 //! What the threads of a node know together, and what they tell each other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 
 use super::load::{Amount, Load};
+use super::rest::Rest;
 use super::transport::WriteHalf;
 use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::{Event, NodeKey};
@@ -17,7 +17,7 @@ use crate::proto::unit::Unit;
 use crate::reply::Settler;
 use crate::reply::relax::Relax;
 use crate::stats::NodeCounters;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::Mutex;
 
 /// What the write loop is told.
 pub(crate) enum NodeMessage {
@@ -65,7 +65,8 @@ pub(crate) struct Records {
     /// Taken for a few instructions per batch of units or replies. Nothing that blocks may be done
     /// under it; sends to the coordinator are allowed and sometimes necessary.
     pub(crate) state: Mutex<WireState>,
-    rest: Rest,
+    /// Where the reading thread sleeps when nothing is on the wire.
+    pub(super) rest: Rest,
     inbox: Sender<NodeMessage>,
     events: Sender<Event<Settler>>,
 }
@@ -86,19 +87,6 @@ impl WireState {
     }
 }
 
-/// Where the reading thread sleeps while callers may read by themselves.
-#[derive(Default)]
-struct Rest {
-    /// It sleeps, or is about to: whoever puts something on the wire must wake it, unless it will
-    /// read the reply by itself.
-    resting: AtomicBool,
-    /// Exchanges of callers that read by themselves, so far.
-    exchanges: AtomicU64,
-    /// Somebody woke it.
-    woken: Mutex<bool>,
-    wake: Condvar,
-}
-
 impl Records {
     pub(super) fn new(
         key: NodeKey,
@@ -117,7 +105,7 @@ impl Records {
                 inflight: Inflight::new(addr.clone()),
                 tell_when_idle: false,
             }),
-            rest: Rest::default(),
+            rest: Rest::new(),
             inbox,
             events,
             addr,
@@ -127,46 +115,8 @@ impl Records {
     /// The reading thread sleeps until it is woken, something is on the wire, or no caller has read
     /// by itself for so long (`false`).
     pub(super) fn rest(&self, at_most: Duration) -> bool {
-        self.rest.resting.store(true, Ordering::SeqCst);
-        // Whoever adds an entry after this look sees that the thread rests.
-        let mut is_woken = !self.state.lock().inflight.is_empty();
-        if !is_woken {
-            let mut woken = self.rest.woken.lock();
-            let mut exchanges = None;
-            while !*woken && exchanges != Some(self.rest.exchanges.load(Ordering::Relaxed)) {
-                exchanges = Some(self.rest.exchanges.load(Ordering::Relaxed));
-                let deadline = super::clock::now() + at_most;
-                while !*woken && super::clock::now() < deadline {
-                    self.rest.wake.wait_until(&mut woken, deadline);
-                }
-            }
-            is_woken = std::mem::take(&mut *woken);
-        }
-        self.rest.resting.store(false, Ordering::SeqCst);
-        is_woken
-    }
-
-    /// Whether nobody may be reading.
-    pub(super) fn is_reader_resting(&self) -> bool {
-        self.rest.resting.load(Ordering::SeqCst)
-    }
-
-    /// A caller reads by itself.
-    pub(super) fn count_exchange(&self) {
-        self.rest.exchanges.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Wakes the reading thread if it rests.
-    pub(super) fn wake_reader(&self) {
-        if self.rest.resting.load(Ordering::SeqCst) {
-            self.call_reader();
-        }
-    }
-
-    /// Has the reading thread look around once, also if it is only about to rest.
-    pub(super) fn call_reader(&self) {
-        *self.rest.woken.lock() = true;
-        self.rest.wake.notify_one();
+        self.rest
+            .rest(at_most, || self.state.lock().inflight.is_empty())
     }
 
     pub(super) fn tell(&self, message: NodeMessage) {

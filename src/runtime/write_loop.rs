@@ -107,7 +107,7 @@ impl WriteLoop {
             let mut drive = wire.drive.lock();
             self.receive(first, &mut drive);
             drive.stage(&wire.records);
-            wire.records.wake_reader();
+            wire.records.rest.wake();
             drive.write(&wire.records);
             self.publish(&drive);
             self.look_at_the_clock(&mut drive);

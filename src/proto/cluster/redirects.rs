@@ -41,8 +41,6 @@ impl<T: Ticket> Cluster<T> {
                 return self.surface(unit, Reason::TooManyRedirects, addr.as_ref());
             }
         }
-        unit.ticket
-            .note(unit.failure(Reason::Timeout, addr.as_ref()));
         match redirect {
             Redirect::Moved(slot, _) if to_itself => {
                 self.moved_to_itself(from, generation, slot, unit, now)

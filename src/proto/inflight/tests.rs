@@ -573,8 +573,10 @@ fn finish(mut stream: Stream, written: usize, retry_reads: bool, wanted: impl Fn
     assert_eq!(unknown, of(Fate::Unknown));
     for unit in left.retry {
         for place in unit.ticket.places() {
-            assert!(!ledger.place(place).claimed, "it can be cancelled again");
             let sent = stream.places[place].0 <= written;
+            let known = ledger.place(place);
+            assert!(!known.claimed, "it can be cancelled again");
+            assert_eq!(known.may_have_run, sent, "who cancels it hears that");
             let certainty = unit.failure(Reason::Closed, None).certainty();
             assert_eq!(certainty == Certainty::Unknown, sent, "a read may have run");
         }

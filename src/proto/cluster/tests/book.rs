@@ -55,8 +55,7 @@ impl Book {
         let (Deed::Saw(place) | Deed::Ran(place) | Deed::Refused(place, _)) = deed;
         let record = self.records.get_mut(place).expect("submitted before");
         let write = record.commands.iter().any(|command| command.write);
-        // A read on a connection that the client has given up is at home again, and still read.
-        let unsent = ledger.place(*place).proven_unsent && (write || !abandoned);
+        let unsent = ledger.place(*place).proven_unsent;
         match deed {
             Deed::Saw(_) => assert!(!unsent, "place {place} was seen after a proven cancel"),
             Deed::Ran(_) => {
