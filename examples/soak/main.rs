@@ -2,8 +2,9 @@
 //!
 //! cargo run --release --example soak -- --seconds 60 --seed 7
 //!
-//! Starts three primaries with a replica each. Threads run single commands, pipelines, transactions,
-//! watched sessions, blocking commands, windows of sent commands, and cancel calls in all ways;
+//! Starts three primaries with a replica each. Threads run single commands, pipelines,
+//! transactions, watched sessions, blocking commands, windows of sent commands, and cancel calls in
+//! all ways;
 //! meanwhile slots move, and primaries are replaced in good order, killed, and frozen. All choices
 //! derive from the seed (what the threads and servers make of them does not). It ends with 1 if
 //!
