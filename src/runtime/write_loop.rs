@@ -23,11 +23,16 @@ use crate::proto::slot::SlotSet;
 use crate::proto::unit::Unit;
 use crate::reply::{Home, Settler};
 
-/// So many commands on the wire whose callers have gone mean that the node is stuck.
+/// So long without any reply, while callers have gone, means that the node is stuck.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// When so many commands on the wire are of callers that have gone, less silence is enough. Not
+/// none: a busy program may cancel a thousand commands during a pause of a few milliseconds, and
+/// closing the connection would hurt everybody else's.
 const TOMBSTONES: usize = 512;
 
-/// So long without any reply, while callers have gone, means the same.
-const SILENCE: Duration = Duration::from_secs(10);
+/// How much less.
+const SHORT_SILENCE: Duration = Duration::from_secs(1);
 
 /// Timeouts are reported to the coordinator at most this often.
 const SUSPECT_INTERVAL: Duration = Duration::from_millis(100);
@@ -61,6 +66,14 @@ struct Silence {
     answered: u64,
     reported: Instant,
     commands: usize,
+}
+
+impl Silence {
+    /// When the node is judged: the more callers have gone, the sooner.
+    fn limit(&self) -> Instant {
+        let many = self.commands >= TOMBSTONES;
+        self.since + if many { SHORT_SILENCE } else { SILENCE }
+    }
 }
 
 /// The node is to end.
@@ -143,7 +156,7 @@ impl WriteLoop {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let silence = self.silence.as_ref().map(|silence| silence.since + SILENCE);
+        let silence = self.silence.as_ref().map(Silence::limit);
         let end = self.end.map(|end| end.limit);
         [silence, end, self.replace_by].into_iter().flatten().min()
     }
@@ -254,11 +267,6 @@ impl WriteLoop {
             commands: 0,
         });
         silence.commands += commands;
-        if silence.commands >= TOMBSTONES {
-            // The exact number costs a walk, so it is taken once in a while.
-            silence.commands = wire.inflight.dead();
-        }
-        let stuck = silence.commands >= TOMBSTONES;
         let suspect = timed_out && now >= silence.reported + SUSPECT_INTERVAL;
         if suspect {
             silence.reported = now;
@@ -268,13 +276,6 @@ impl WriteLoop {
             self.wire.records.report(Event::Suspect {
                 node: self.wire.records.key,
             });
-        }
-        if stuck {
-            log::warn!(
-                "node {}: too many unanswered commands",
-                self.wire.records.addr
-            );
-            drive.shut(&self.wire.records);
         }
     }
 
@@ -354,16 +355,19 @@ impl WriteLoop {
             return;
         };
         let now = clock::now();
-        if now < silence.since + SILENCE {
+        if now < silence.limit() {
             return;
         }
+        let many = silence.commands >= TOMBSTONES;
         let wire = self.wire.records.state.lock();
         let (answered, dead) = (wire.inflight.answered(), wire.inflight.dead());
         drop(wire);
-        let stuck = dead > 0 && answered == silence.answered;
+        let enough = if many { dead >= TOMBSTONES } else { dead > 0 };
+        let stuck = enough && answered == silence.answered;
         self.silence = None;
         if stuck {
-            log::warn!("node {}: silent for {SILENCE:?}", self.wire.records.addr);
+            let addr = &self.wire.records.addr;
+            log::warn!("node {addr}: does not answer, and {dead} callers have gone");
             drive.shut(&self.wire.records);
         } else if dead > 0 {
             let reported = now - SUSPECT_INTERVAL;
