@@ -323,7 +323,7 @@ impl Core {
         let when_full = self.config.when_full;
         if let Some(driven) = self.routes.submit_or_drive(unit, pick, when_full, direct) {
             driven.write();
-            driven.read();
+            driven.read(|| self.is_over(&cell, deadline));
         }
         self.wait(&cell, deadline);
         Ok(cell.take_one()?)
@@ -332,6 +332,12 @@ impl Core {
     /// Whether a call has time enough to read by itself: it must not be late for its deadline.
     pub(crate) fn may_drive(&self, deadline: Option<Instant>) -> bool {
         deadline.is_none_or(|deadline| deadline >= clock::now() + DRIVE_MARGIN)
+    }
+
+    /// Whether a call is not to read by itself any more: it has ended, for instance by a cancel, or
+    /// its deadline is near.
+    pub(crate) fn is_over(&self, cell: &Cell, deadline: Option<Instant>) -> bool {
+        cell.is_done() || !self.may_drive(deadline)
     }
 
     /// Hands over a unit with one place.

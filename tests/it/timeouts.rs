@@ -238,3 +238,54 @@ fn replies_come_in_any_pieces_while_others_time_out() {
         }
     });
 }
+
+/// A reply that comes byte by byte: never silent for long, and not complete for a second.
+fn trickle() -> Script {
+    let reply = [&b"$200\r\n"[..], &[b'x'; 200], b"\r\n"].concat();
+    let pause = Duration::from_millis(5);
+    Script::new().reply(reply).send_in_pieces(1, pause)
+}
+
+/// Calls, one at a time, leave the reading of what follows at once to the caller.
+fn warm(client: &reslot::Client) {
+    for _ in 0..5 {
+        assert_eq!(run(client, "EXISTS b").unwrap(), Value::Integer(0));
+    }
+}
+
+#[test]
+fn a_reply_that_trickles_in_does_not_hold_its_caller_beyond_the_deadline() {
+    let cluster = FakeCluster::start(1);
+    let client = builder(&cluster).response_timeout(LONG).connect().unwrap();
+    cluster.on("GET").key("bar").times(1).script(trickle());
+    warm(&client);
+    let begun = Instant::now();
+    let late = words("GET bar").timeout(Duration::from_millis(100));
+    let late = client.query::<Value>(late);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_millis(350), "{took:?}: {late:?}");
+    assert!(late.unwrap_err().is_timeout());
+    assert_eq!(run(&client, "GET b").unwrap(), Value::Null);
+}
+
+#[test]
+fn a_reply_that_trickles_in_does_not_hold_a_cancelled_caller() {
+    let cluster = FakeCluster::start(1);
+    let client = builder(&cluster).response_timeout(LONG).connect().unwrap();
+    cluster.on("GET").key("bar").times(1).script(trickle());
+    warm(&client);
+    let token = reslot::CancelToken::new();
+    let begun = Instant::now();
+    let (result, took) = std::thread::scope(|scope| {
+        let call = scope.spawn(|| {
+            let result = client.query::<Value>(words("GET bar").cancel_token(&token));
+            (result, begun.elapsed())
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        token.cancel();
+        call.join().unwrap()
+    });
+    assert!(took < Duration::from_millis(350), "{took:?}: {result:?}");
+    assert!(result.is_err());
+    assert_eq!(run(&client, "GET b").unwrap(), Value::Null);
+}
