@@ -26,12 +26,11 @@ use crate::reply::{Home, Settler};
 /// So long without any reply, while callers have gone, means that the node is stuck.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// When so many commands on the wire are of callers that have gone, less silence is enough. Not
-/// none: a busy program may cancel a thousand commands during a pause of a few milliseconds, and
-/// closing the connection would hurt everybody else's.
+/// With so many commands on the wire whose callers have gone, a shorter time does. Their number
+/// alone means nothing: one caller may give up a large pipeline at a node that is well.
 const TOMBSTONES: usize = 512;
 
-/// How much less.
+/// That shorter time.
 const SHORT_SILENCE: Duration = Duration::from_secs(1);
 
 /// Timeouts are reported to the coordinator at most this often.
@@ -69,10 +68,10 @@ struct Silence {
 }
 
 impl Silence {
-    /// When the node is judged: the more callers have gone, the sooner.
-    fn limit(&self) -> Instant {
-        let many = self.commands >= TOMBSTONES;
-        self.since + if many { SHORT_SILENCE } else { SILENCE }
+    /// When it is to be looked at whether the node is stuck.
+    fn due(&self) -> Instant {
+        let is_long = self.commands < TOMBSTONES;
+        self.since + if is_long { SILENCE } else { SHORT_SILENCE }
     }
 }
 
@@ -121,8 +120,10 @@ impl WriteLoop {
             self.receive(first, &mut drive);
             drive.stage(&wire.records);
             wire.records.rest.wake();
-            drive.write(&wire.records);
+            // Before the write: a reply may be back before this thread goes on, and whoever gets
+            // it must not find its own command still counted.
             self.publish(&drive);
+            drive.write(&wire.records);
             self.look_at_the_clock(&mut drive);
             let over = self.is_over(&drive);
             has_work = drive.can_write();
@@ -156,7 +157,7 @@ impl WriteLoop {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let silence = self.silence.as_ref().map(Silence::limit);
+        let silence = self.silence.as_ref().map(Silence::due);
         let end = self.end.map(|end| end.limit);
         [silence, end, self.replace_by].into_iter().flatten().min()
     }
@@ -266,6 +267,10 @@ impl WriteLoop {
             reported: now - SUSPECT_INTERVAL,
             commands: 0,
         });
+        if silence.answered != answered {
+            // The node is well, whoever has gone.
+            (silence.since, silence.answered, silence.commands) = (now, answered, 0);
+        }
         silence.commands += commands;
         let suspect = timed_out && now >= silence.reported + SUSPECT_INTERVAL;
         if suspect {
@@ -355,28 +360,25 @@ impl WriteLoop {
             return;
         };
         let now = clock::now();
-        if now < silence.limit() {
+        if now < silence.due() {
             return;
         }
-        let many = silence.commands >= TOMBSTONES;
+        // The number so far may count commands that were answered since, or were never written.
         let wire = self.wire.records.state.lock();
         let (answered, dead) = (wire.inflight.answered(), wire.inflight.dead());
         drop(wire);
-        let enough = if many { dead >= TOMBSTONES } else { dead > 0 };
-        let stuck = enough && answered == silence.answered;
-        self.silence = None;
-        if stuck {
-            let addr = &self.wire.records.addr;
-            log::warn!("node {addr}: does not answer, and {dead} callers have gone");
+        silence.commands = dead;
+        if answered != silence.answered {
+            (silence.since, silence.answered) = (now, answered);
+        }
+        let stuck = now >= silence.due();
+        if stuck && dead > 0 {
+            let time = now - silence.since;
+            log::warn!("node {}: silent for {time:?}", self.wire.records.addr);
             drive.shut(&self.wire.records);
-        } else if dead > 0 {
-            let reported = now - SUSPECT_INTERVAL;
-            self.silence = Some(Silence {
-                since: now,
-                answered,
-                reported,
-                commands: dead,
-            });
+        }
+        if stuck || dead == 0 {
+            self.silence = None;
         }
     }
 

@@ -179,6 +179,18 @@ fn a_node_that_leaves_hundreds_unanswered_gets_a_new_connection() {
     for pending in late {
         assert_ne!(pending.wait().unwrap_err().certainty(), Certainty::Refused);
     }
+    let error = run(&client, "INCR bar").unwrap_err();
+    assert_eq!(
+        error.failure().map(reslot::Failure::reason),
+        Some(Reason::ConnectionLost),
+        "it is noticed after a while that the node is stuck"
+    );
+    crate::local_cluster::poll_until(LONG, "a new connection", || {
+        match client.stats().total(|node| node.connects) {
+            3.. => Ok(()),
+            now => Err(format!("{now} connections")),
+        }
+    });
     assert_eq!(
         run(&client, "INCR bar").unwrap(),
         Value::Integer(1),
@@ -193,6 +205,26 @@ fn a_node_that_leaves_hundreds_unanswered_gets_a_new_connection() {
             .refreshes
             .contains_key(&RefreshCause::Timeout)
     );
+}
+
+#[test]
+fn a_caller_that_gives_up_hundreds_costs_nobody_else_the_connection() {
+    let cluster = FakeCluster::start(1);
+    let client = builder(&cluster).response_timeout(LONG).connect().unwrap();
+    let held = cluster.node(0).on("INCR").times(1).hold();
+    let patient = client.send::<Value>(cmd("INCR").arg("bar")).unwrap();
+    let mut hasty = client.pipeline();
+    for n in 0..1000 {
+        hasty.add(cmd("INCR").arg(format!("{{bar}}{n}")));
+    }
+    hasty.timeout(SHORT);
+    for result in hasty.execute().unwrap() {
+        assert!(result.unwrap_err().is_timeout());
+    }
+    held.release();
+    assert_eq!(patient.wait().unwrap(), Value::Integer(1));
+    assert_eq!(run(&client, "INCR bar").unwrap(), Value::Integer(2));
+    assert_eq!(client.stats().total(|node| node.connects), 1);
 }
 
 #[test]
