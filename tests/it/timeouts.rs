@@ -273,7 +273,7 @@ fn replies_come_in_any_pieces_while_others_time_out() {
 
 /// A reply that comes byte by byte: never silent for long, and not complete for a second.
 fn trickle() -> Script {
-    let reply = [&b"$200\r\n"[..], &[b'x'; 200], b"\r\n"].concat();
+    let reply = [&b"$900\r\n"[..], &[b'x'; 900], b"\r\n"].concat();
     let pause = Duration::from_millis(5);
     Script::new().reply(reply).send_in_pieces(1, pause)
 }
@@ -295,7 +295,7 @@ fn a_reply_that_trickles_in_does_not_hold_its_caller_beyond_the_deadline() {
     let late = words("GET bar").timeout(Duration::from_millis(100));
     let late = client.query::<Value>(late);
     let took = begun.elapsed();
-    assert!(took < Duration::from_millis(350), "{took:?}: {late:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}: {late:?}");
     assert!(late.unwrap_err().is_timeout());
     assert_eq!(run(&client, "GET b").unwrap(), Value::Null);
 }
@@ -313,11 +313,11 @@ fn a_reply_that_trickles_in_does_not_hold_a_cancelled_caller() {
             let result = client.query::<Value>(words("GET bar").cancel_token(&token));
             (result, begun.elapsed())
         });
-        std::thread::sleep(Duration::from_millis(100));
+        cluster.log().key("bar").wait_for(1);
         token.cancel();
         call.join().unwrap()
     });
-    assert!(took < Duration::from_millis(350), "{took:?}: {result:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}: {result:?}");
     assert!(result.is_err());
     assert_eq!(run(&client, "GET b").unwrap(), Value::Null);
 }

@@ -142,7 +142,13 @@ fn a_slot_that_has_moved_starts_the_session_at_its_owner() {
     assert_eq!(add_one(&client, |_| ()), Ok((1, 1)));
     assert_eq!(seen(&cluster, 0), ["WATCH bar"]);
     assert_eq!(seen(&cluster, 1), SESSION);
-    // The client has learned it.
+    // The client learns it from that.
+    crate::local_cluster::poll_until(crate::calls::LONG, "the new map", || {
+        match client.stats().maps {
+            2.. => Ok(()),
+            now => Err(format!("{now} maps")),
+        }
+    });
     assert_eq!(run(&client, "GET bar"), Ok(Value::Bulk("1".into())));
     assert_eq!(seen(&cluster, 0), ["WATCH bar"]);
 }
