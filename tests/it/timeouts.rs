@@ -271,7 +271,7 @@ fn replies_come_in_any_pieces_while_others_time_out() {
     });
 }
 
-/// A reply that comes byte by byte: never silent for long, and not complete for a second.
+/// A reply that comes byte by byte: never silent for long, and not complete for some seconds.
 fn trickle() -> Script {
     let reply = [&b"$900\r\n"[..], &[b'x'; 900], b"\r\n"].concat();
     let pause = Duration::from_millis(5);
