@@ -456,7 +456,7 @@ impl Ticket for Fleeting {
     fn claim(&self) -> bool {
         false
     }
-    fn release(&self) -> bool {
+    fn release(&self, _note: Option<Box<Failure>>) -> bool {
         false
     }
     fn is_dead(&self) -> bool {
