@@ -340,17 +340,6 @@ impl Core {
         cell.is_done() || !self.may_drive(deadline)
     }
 
-    /// Hands over a unit with one place.
-    pub(crate) fn submit(&self, body: Body, pick: &Pick, deadline: Option<Instant>) -> Arc<Cell> {
-        let (cell, settler) = self.cell(1, body.slot());
-        self.routes.submit(
-            Unit::new(settler, body, deadline),
-            pick,
-            self.config.when_full,
-        );
-        cell
-    }
-
     /// Waits until everything is done; what is open at the deadline ends as timed out.
     pub(crate) fn wait(&self, cell: &Cell, deadline: Option<Instant>) {
         self.wait_until(cell, deadline, None);
