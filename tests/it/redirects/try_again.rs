@@ -5,7 +5,8 @@ use std::time::Duration;
 use reslot::{Cancelled, Certainty, Cmd, cmd};
 
 use crate::clients::{asked, builder, get, incr, maps_asked, never_refreshing, seen};
-use crate::fake::FakeCluster;
+use crate::fake::{FakeCluster, PATIENCE};
+use crate::local_cluster::poll_until;
 
 const AGAIN: &str = "TRYAGAIN Multiple keys request during rehashing of slot";
 
@@ -59,8 +60,14 @@ fn is_cancelled_while_it_waits() {
     let unsent = (0..50).find_map(|index| {
         let key = format!("{{bar}}c{index}");
         let command = cmd("MGET").arg(&key).arg("{bar}2");
+        let refused = || client.stats().total(|node| node.tryagain);
+        let before = refused();
         let pending = client.send::<Vec<Option<String>>>(command).unwrap();
-        cluster.log().key(&key).wait_for(3);
+        // The third answer has come, and the pause after it is the longest so far.
+        poll_until(PATIENCE, "three answers", || match refused() - before {
+            3.. => Ok(()),
+            now => Err(format!("{now} answers")),
+        });
         (pending.cancel() == Cancelled::NotSent).then_some(key)
     });
     let key = unsent.expect("some cancel comes in a pause");

@@ -122,9 +122,11 @@ fn a_replica_that_cannot_serve_is_skipped_for_a_while() {
         for _ in 0..20 {
             assert_eq!(value(&client, "bar").as_deref(), Some("1"));
         }
-        assert_eq!(sick.hits(), 1, "{line}");
-        assert!(asked(&cluster, 2, "GET", "bar") >= 18);
-        assert!(asked(&cluster, 0, "GET", "bar") <= 1);
+        // It is tried again only after some seconds, which may pass on a slow machine.
+        let tries = sick.hits();
+        assert!((1..10).contains(&tries), "{line}: {tries}");
+        assert!(asked(&cluster, 2, "GET", "bar") >= 20 - 2 * tries);
+        assert!(asked(&cluster, 0, "GET", "bar") <= tries);
     }
 }
 
@@ -140,7 +142,8 @@ fn without_a_replica_that_serves_the_primary_does() {
     for _ in 0..10 {
         assert_eq!(value(&client, "bar").as_deref(), Some("1"));
     }
-    assert_eq!(asked(&cluster, 1, "GET", "bar"), 1);
+    // It is tried again only after some seconds, which may pass on a slow machine.
+    assert!((1..10).contains(&asked(&cluster, 1, "GET", "bar")));
     assert_eq!(asked(&cluster, 0, "GET", "bar"), 10);
 }
 
