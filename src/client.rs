@@ -323,7 +323,7 @@ impl Core {
         let when_full = self.config.when_full;
         if let Some(driven) = self.routes.submit_or_drive(unit, pick, when_full, direct) {
             driven.write();
-            driven.read();
+            driven.read(|| self.is_over(&cell, deadline));
         }
         self.wait(&cell, deadline);
         Ok(cell.take_one()?)
@@ -334,15 +334,10 @@ impl Core {
         deadline.is_none_or(|deadline| deadline >= clock::now() + DRIVE_MARGIN)
     }
 
-    /// Hands over a unit with one place.
-    pub(crate) fn submit(&self, body: Body, pick: &Pick, deadline: Option<Instant>) -> Arc<Cell> {
-        let (cell, settler) = self.cell(1, body.slot());
-        self.routes.submit(
-            Unit::new(settler, body, deadline),
-            pick,
-            self.config.when_full,
-        );
-        cell
+    /// Whether a call is not to read by itself any more: it has ended, for instance by a cancel, or
+    /// its deadline is near.
+    pub(crate) fn is_over(&self, cell: &Cell, deadline: Option<Instant>) -> bool {
+        cell.is_done() || !self.may_drive(deadline)
     }
 
     /// Waits until everything is done; what is open at the deadline ends as timed out.

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::proto::command::Aggregate;
 use crate::proto::outcome::{Certainty, Failure, Outcome};
 use crate::proto::resp::encode::Encoded;
-use crate::proto::unit::{Body, Bytes, Facts, Target};
+use crate::proto::unit::{Body, Bytes, Facts, Target, Unit};
 use crate::proto::value::Value;
 use crate::request::Request;
 use crate::runtime::routes::{Pick, Snapshot};
@@ -64,10 +64,17 @@ fn ask_all(core: &Arc<Core>, request: &Request, deadline: Option<Instant>) -> Re
                 repeatable: false,
             };
             let bytes = Bytes::Own(request.encoded.as_bytes().to_vec(), 0);
-            core.submit(Body::One(bytes, facts), &Pick::Node(addr), deadline)
+            let (cell, settler) = core.cell(1, None);
+            // A token that is cancelled already ends the cell here, and nothing is sent.
+            let token = request.cancel.as_ref();
+            let registration = token.map(|token| token.register(core, &cell));
+            let unit = Unit::new(settler, Body::One(bytes, facts), deadline);
+            let when_full = core.config.when_full;
+            core.routes.submit(unit, &Pick::Node(addr), when_full);
+            (cell, registration)
         })
         .collect();
-    let outcomes = cells.into_iter().map(|cell| {
+    let outcomes = cells.into_iter().map(|(cell, _registration)| {
         core.wait(&cell, deadline);
         cell.take_one()
     });

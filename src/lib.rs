@@ -1,28 +1,67 @@
-//! A blocking Redis Cluster client.
+//! A blocking Redis Cluster client for programs that do not use async.
+//!
+//! One [`Client`] is shared by all threads of a program. Their commands are pipelined on one
+//! connection per node; each command is redirected by itself, and when a slot moves, the commands
+//! that wait for it move along. Every error tells by its [`Certainty`] whether its command may have
+//! run.
+//!
+//! ```no_run
+//! use reslot::{Client, cmd};
+//!
+//! let client = Client::connect("redis://127.0.0.1:7000")?;
+//! client.set("k", "v")?;
+//! let value: Option<String> = client.get("k")?;
+//! let hits: i64 = client.query(cmd("INCRBY").arg("hits").arg(3))?;
+//! # Ok::<(), reslot::Error>(())
+//! ```
+//!
+//! # Architecture
+//!
+//! ```text
+//!  caller threads              coordinator thread             per node: two OS threads
+//!  ──────────────              ──────────────────             ─────────────────────────
+//!  Client                      slot map, redirects, pauses,   write loop: owns the queue,
+//!    routes by a snapshot ───▶ refreshes, slots on the move, ◀▶  writes the socket
+//!    queues at the node        life of the nodes              reader: matches replies to
+//!    waits on its reply cell                                    what was written
+//! ```
+//!
+//! * What you call stands at the root, one file per noun.
+//! * `proto` is what is true about Redis Cluster. It has no socket, thread, channel or clock, so
+//!   its rules are tested on virtual time and over all short histories. It imports nothing else.
+//! * `runtime` is what runs. It moves bytes, units and time, and decides nothing.
+//!
+//! The way of a command: `cmd` → `request` (where may it go?) → `runtime::routes` → the write loop,
+//! or the calling thread itself if the node is idle → `proto::inflight` → `proto::verdict` → its
+//! `reply` cell, or `proto::cluster` if it is redirected.
 
-mod blocking;
-mod cancel;
 mod client;
 mod cmd;
 mod commands;
+mod pending;
+mod pipeline;
+mod transaction;
+mod watch;
+
+mod blocking;
+mod cancel;
+mod fan_out;
+mod learned;
+mod request;
+
 mod config;
 mod convert;
 mod error;
-mod fan_out;
-#[doc(hidden)]
-pub mod internals;
-mod learned;
-mod pending;
-mod pipeline;
+mod stats;
+mod url;
+
 mod proto;
 mod reply;
-mod request;
 mod runtime;
-mod stats;
 mod sync;
-mod transaction;
-mod url;
-mod watch;
+
+#[doc(hidden)]
+pub mod internals;
 
 pub use cancel::CancelToken;
 pub use client::Client;

@@ -12,7 +12,7 @@ use crate::proto::cluster::NodeKey;
 use crate::proto::slot::Slot;
 use crate::proto::unit::{Batch, Body, Ticket, Unit};
 use crate::proto::value::Value;
-use crate::reply::Settler;
+use crate::reply::{Cell, Settler};
 use crate::request::{Plan, Request, refused};
 use crate::runtime::clock;
 use crate::runtime::direct::Driven;
@@ -206,7 +206,7 @@ impl<'a> Groups<'a> {
         let (core, snapshot) = (self.core, self.snapshot);
         let (cell, settler) = core.cell(self.commands, None);
         let _registration = cancel.map(|token| token.register(core, &cell));
-        let order = self.hand_over(core, snapshot, settler, deadline);
+        let order = self.hand_over(core, snapshot, (&cell, settler), deadline);
         core.wait(&cell, deadline);
         for (place, outcome) in order.into_iter().zip(cell.take()) {
             let result = outcome.map_err(|mut failure| {
@@ -225,7 +225,7 @@ impl<'a> Groups<'a> {
         self,
         core: &Core,
         seen: &Arc<Snapshot>,
-        settler: Settler,
+        (cell, settler): (&Cell, Settler),
         deadline: Option<Instant>,
     ) -> Vec<Place> {
         let mut order = Vec::with_capacity(self.commands);
@@ -265,7 +265,9 @@ impl<'a> Groups<'a> {
                     .late
                     .into_iter()
                     .for_each(|unit| squeeze_in(core, unit));
-                submitted.driven.iter().for_each(Driven::read);
+                let is_over = || core.is_over(cell, deadline);
+                let driven = submitted.driven.iter();
+                driven.for_each(|driven| driven.read(is_over));
             }
             // The routes changed since: each command looks for its own way, in order.
             Err(parts) => parts.into_iter().for_each(|unit| {

@@ -17,7 +17,7 @@ use crate::proto::resp::encode::Encoded;
 use crate::proto::slot::Slot;
 use crate::proto::unit::Target;
 use crate::proto::value::{ServerError, Value};
-use crate::proto::verdict::Reply;
+use crate::proto::verdict::{Reply, may_have_run};
 use crate::request::Request;
 use crate::runtime::clock;
 use crate::runtime::dedicated::{Broken, Cut, Dedicated, Limits};
@@ -273,9 +273,18 @@ impl Watched<'_> {
         }
     }
 
-    /// A transaction that did not run. Only if nothing but the place was wrong it is another
-    /// run's business.
+    /// A transaction that failed. Only if nothing ran, and nothing but the place was wrong, it is
+    /// another run's business.
     fn refused(&mut self, exec: ServerError, replies: Vec<Reply>, prefix: usize) -> Error {
+        let multi = match replies.get(prefix - 1) {
+            Some(Ok(Value::Error(error))) => Some(error.clone()),
+            _ => None,
+        };
+        // If MULTI itself failed, the members ran one by one, each for itself.
+        let ran = match multi {
+            Some(_) => replies.iter().skip(prefix).any(may_have_run),
+            None => certainty_of(&exec) != Certainty::Refused,
+        };
         let errors: Vec<(usize, ServerError)> = replies
             .into_iter()
             .enumerate()
@@ -291,11 +300,16 @@ impl Watched<'_> {
         }
         let mut blamed = all.iter().filter(|error| self.redirect_of(error).is_none());
         let blamed = blamed.next().map(|&error| error.clone());
-        if let (None, Some(&first)) = (&blamed, all.first()) {
+        if let (false, None, Some(&first)) = (ran, &blamed, all.first()) {
             self.elsewhere(first.clone());
         }
-        let cause = blamed.unwrap_or(exec);
-        let mut failure = self.failure(Reason::Server, Certainty::Refused, Some(cause));
+        let certainty = if ran {
+            Certainty::Unknown
+        } else {
+            Certainty::Refused
+        };
+        let cause = multi.or(blamed).unwrap_or(exec);
+        let mut failure = self.failure(Reason::Server, certainty, Some(cause));
         failure.members = errors;
         failure.into()
     }

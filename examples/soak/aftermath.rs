@@ -72,11 +72,15 @@ pub(crate) fn nothing_waits(arena: &Arena) -> Stats {
     stats
 }
 
-/// The client has as many threads as before.
-pub(crate) fn threads_are(arena: &Arena, before: &[String]) {
-    let after = eventually(threads, |after| after.len() == before.len());
-    if after.len() != before.len() {
-        arena.violation(&format!("threads before: {before:?}; after: {after:?}"));
+/// The client has two threads for each node that was ever a primary, and the coordinator: nothing
+/// is left of calls and of connections that are gone.
+pub(crate) fn threads_are_as_many_as(arena: &Arena, nodes: usize) {
+    let wanted = || 1 + 2 * arena.client.stats().nodes.len();
+    let fine = |threads: &Vec<String>| threads.len() == wanted() && wanted() <= 1 + 2 * nodes;
+    let threads = eventually(threads, fine);
+    if !fine(&threads) {
+        let nodes: Vec<_> = arena.client.stats().nodes.into_keys().collect();
+        arena.violation(&format!("threads {threads:?} for the nodes {nodes:?}"));
     }
 }
 

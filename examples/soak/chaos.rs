@@ -181,7 +181,11 @@ impl<'a> Chaos<'a> {
     /// Freezes a primary for so long that its replica may take over or not.
     fn freeze(&mut self) {
         let (primary, slots, replica) = self.shard();
-        let time = self.random.millis(200, 3_000);
+        // Nobody takes over before some 3.5 s.
+        let time = match self.random.chance(30) {
+            true => self.random.millis(4_000, 5_000),
+            false => self.random.millis(200, 3_000),
+        };
         let safe = self.caught_up(primary, replica);
         let what = format!("{} is frozen for {time:.1?}", self.name(primary));
         let blow = self.arena.blows.announce(Blow::new(what, slots, safe));

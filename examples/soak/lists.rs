@@ -225,7 +225,9 @@ impl<'a> Writer<'a> {
             }
             2 => {
                 let _ = tokens.send((token.clone(), delay));
-                let count = 1 + self.random.below(300);
+                // Sometimes so large that much of it is on the wire.
+                let most = if self.random.chance(5) { 3_000 } else { 300 };
+                let count = 1 + self.random.below(most);
                 self.pipeline(count, Some(&token));
             }
             3 => {

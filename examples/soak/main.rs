@@ -2,8 +2,9 @@
 //!
 //! cargo run --release --example soak -- --seconds 60 --seed 7
 //!
-//! Starts three primaries with a replica each. Threads run single commands, pipelines, transactions,
-//! watched sessions, blocking commands, windows of sent commands, and cancel calls in all ways;
+//! Starts three primaries with a replica each. Threads run single commands, pipelines,
+//! transactions, watched sessions, blocking commands, windows of sent commands, and cancel calls in
+//! all ways;
 //! meanwhile slots move, and primaries are replaced in good order, killed, and frozen. All choices
 //! derive from the seed (what the threads and servers make of them does not). It ends with 1 if
 //!
@@ -53,6 +54,7 @@ mod queue;
 mod random;
 mod step;
 mod tally;
+mod tracing;
 
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
@@ -128,7 +130,7 @@ fn run(options: &Options, server: &str) -> Result<ExitCode> {
         .response_timeout(PATIENCE)
         .connect()?;
     bank::open(&client)?;
-    let threads_before = aftermath::threads();
+    tracing::start(options.log);
     let arena = Arena::new(client.clone(), options.seed);
     let books = Mutex::default();
     let chaos = Chaos::new(&cluster, &arena, Random::new(options.seed, 0));
@@ -143,7 +145,7 @@ fn run(options: &Options, server: &str) -> Result<ExitCode> {
         .for_each(|list| lists::check(&arena, list));
     books.queues.iter().for_each(|queue| queue.check(&arena));
     let stats = aftermath::nothing_waits(&arena);
-    aftermath::threads_are(&arena, &threads_before);
+    aftermath::threads_are_as_many_as(&arena, cluster.len());
     aftermath::nothing_is_left(&arena, &client, sockets_before);
 
     arena.tallies.print();

@@ -3,6 +3,8 @@
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use log::LevelFilter;
+
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
 Runs all kinds of calls on a cluster of its own while slots move, primaries are killed, frozen and
@@ -14,6 +16,7 @@ cargo run --release --example soak -- [OPTIONS]
   --seed N        what everything random derives from [the time]
   --threads N     threads that make calls [16]
   --server PATH   server program [RESLOT_TEST_SERVER, or redis-server, installed if missing]
+  --log LEVEL     print the client's log: error, warn, info, debug or trace [off]
   --help          this text
 
 Ends with 0 if nothing was wrong. Any violation is printed with the seed, and ends with 1.";
@@ -29,6 +32,8 @@ pub(crate) struct Options {
     pub(crate) threads: usize,
     /// The server program, if not the default one.
     pub(crate) server: Option<String>,
+    /// What of the client's log is printed.
+    pub(crate) log: LevelFilter,
 }
 
 impl Options {
@@ -40,6 +45,7 @@ impl Options {
             seed: now.map_or(1, |now| now.as_micros() as u64 % 1_000_000),
             threads: 16,
             server: None,
+            log: LevelFilter::Off,
         };
         while let Some(name) = args.next() {
             if matches!(name.as_str(), "--help" | "-h") {
@@ -51,10 +57,11 @@ impl Options {
             };
             let value = value.ok_or_else(|| format!("{name} needs a value; see --help"))?;
             match name.as_str() {
-                "--seconds" => options.length = Duration::from_secs(number(&name, &value)?),
-                "--seed" => options.seed = number(&name, &value)?,
-                "--threads" => options.threads = number(&name, &value)?,
+                "--seconds" => options.length = Duration::from_secs(parse(&name, &value)?),
+                "--seed" => options.seed = parse(&name, &value)?,
+                "--threads" => options.threads = parse(&name, &value)?,
                 "--server" => options.server = Some(value),
+                "--log" => options.log = parse(&name, &value)?,
                 _ => return Err(format!("no such option: {name}; see --help")),
             }
         }
@@ -65,7 +72,7 @@ impl Options {
     }
 }
 
-fn number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
+fn parse<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
     let parsed = value.parse().ok();
-    parsed.ok_or_else(|| format!("{name}: {value:?} is not a number"))
+    parsed.ok_or_else(|| format!("{name}: {value:?} cannot be used"))
 }

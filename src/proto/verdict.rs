@@ -207,7 +207,7 @@ fn judge_failed_chain<T: Ticket>(
     }
 }
 
-fn may_have_run(reply: &Reply) -> bool {
+pub(crate) fn may_have_run(reply: &Reply) -> bool {
     !matches!(reply, Ok(Value::Error(error)) if certainty_of(error) == Certainty::Refused)
 }
 

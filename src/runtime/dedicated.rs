@@ -229,10 +229,12 @@ impl Dedicated<'_> {
         limits: Limits<'_>,
     ) -> Result<Vec<Reply>, Cut> {
         self.unfinished = true;
-        self.write(bytes, limits).map_err(|why| Cut {
-            why,
-            was_sent: false,
-        })?;
+        self.check_step()
+            .and_then(|()| self.write(bytes, limits))
+            .map_err(|why| Cut {
+                why,
+                was_sent: false,
+            })?;
         let replies = self.read(replies, limits).map_err(|why| Cut {
             why,
             was_sent: true,
@@ -250,6 +252,25 @@ impl Dedicated<'_> {
     /// The connection is not to be used again.
     pub(crate) fn discard(&mut self) {
         self.unfinished = true;
+    }
+
+    /// A reply that nobody asked for came with the last ones: the next reply would not belong to
+    /// the next command.
+    fn check_step(&mut self) -> Result<(), Broken> {
+        let Some(open) = &mut self.open else {
+            return Err(lost());
+        };
+        loop {
+            match open.decoder.next_frame() {
+                Ok(None) => return Ok(()),
+                Ok(Some(Frame::Push(_))) => {}
+                Ok(Some(Frame::Reply(_))) => {
+                    let error = io::Error::other("a reply that nobody asked for");
+                    return Err(Broken::Lost(error));
+                }
+                Err(error) => return Err(Broken::Lost(io::Error::other(error))),
+            }
+        }
     }
 
     fn write(&mut self, mut bytes: &[u8], limits: Limits<'_>) -> Result<(), Broken> {
@@ -311,7 +332,9 @@ fn lost() -> Broken {
 
 impl Drop for Dedicated<'_> {
     fn drop(&mut self) {
-        let open = self.open.take().filter(|_| !self.unfinished);
+        // Who unwinds has not tidied up: keys may still be watched.
+        let is_fit = !self.unfinished && !std::thread::panicking();
+        let open = self.open.take().filter(|_| is_fit);
         let mut state = self.pool.state.lock();
         state.busy -= 1;
         if let Some(open) = open.filter(|_| state.keep.is_some()) {

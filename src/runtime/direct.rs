@@ -49,15 +49,15 @@ impl Driven {
     }
 
     /// Reads until the unit is answered, unless the reading thread does. Gives up after a read
-    /// slice without anything.
-    pub(crate) fn read(&self) {
+    /// slice without anything, and when `is_over` says that its caller has no more time for it.
+    pub(crate) fn read(&self, is_over: impl Fn() -> bool) {
         let wire = &self.node.wire;
         let Some(mut side) = wire.read.try_lock() else {
             return;
         };
         wire.records.rest.count_exchange();
         let mut progress = Progress::Bytes;
-        while progress == Progress::Bytes && !is_answered(wire, self.mark) {
+        while progress == Progress::Bytes && !is_answered(wire, self.mark) && !is_over() {
             progress = side.read(&wire.records);
         }
         drop(side);

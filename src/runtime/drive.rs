@@ -8,7 +8,7 @@ use super::transport::{WriteHalf, is_slice};
 use crate::proto::cluster::Event;
 use crate::proto::outbox::Outbox;
 use crate::proto::unit::Unit;
-use crate::reply::Settler;
+use crate::reply::{Home, Settler};
 
 /// Whoever holds this is the only one who writes.
 pub(crate) struct Drive {
@@ -118,6 +118,9 @@ impl Drive {
         self.outbox.submit(unit, &mut strays);
         if !strays.is_empty() {
             // The node takes the slot over, but does not know yet.
+            strays
+                .iter()
+                .for_each(|unit| unit.ticket.set_home(Home::Coordinator));
             records.report(Event::Strays {
                 from: records.key,
                 units: strays,

@@ -23,11 +23,15 @@ use crate::proto::slot::SlotSet;
 use crate::proto::unit::Unit;
 use crate::reply::{Home, Settler};
 
-/// So many commands on the wire whose callers have gone mean that the node is stuck.
+/// So long without any reply, while callers have gone, means that the node is stuck.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// With so many commands on the wire whose callers have gone, a shorter time does. Their number
+/// alone means nothing: one caller may give up a large pipeline at a node that is well.
 const TOMBSTONES: usize = 512;
 
-/// So long without any reply, while callers have gone, means the same.
-const SILENCE: Duration = Duration::from_secs(10);
+/// That shorter time.
+const SHORT_SILENCE: Duration = Duration::from_secs(1);
 
 /// Timeouts are reported to the coordinator at most this often.
 const SUSPECT_INTERVAL: Duration = Duration::from_millis(100);
@@ -61,6 +65,14 @@ struct Silence {
     answered: u64,
     reported: Instant,
     commands: usize,
+}
+
+impl Silence {
+    /// When it is to be looked at whether the node is stuck.
+    fn due(&self) -> Instant {
+        let is_long = self.commands < TOMBSTONES;
+        self.since + if is_long { SILENCE } else { SHORT_SILENCE }
+    }
 }
 
 /// The node is to end.
@@ -108,8 +120,10 @@ impl WriteLoop {
             self.receive(first, &mut drive);
             drive.stage(&wire.records);
             wire.records.rest.wake();
-            drive.write(&wire.records);
+            // Before the write: a reply may be back before this thread goes on, and whoever gets
+            // it must not find its own command still counted.
             self.publish(&drive);
+            drive.write(&wire.records);
             self.look_at_the_clock(&mut drive);
             let over = self.is_over(&drive);
             has_work = drive.can_write();
@@ -143,7 +157,7 @@ impl WriteLoop {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let silence = self.silence.as_ref().map(|silence| silence.since + SILENCE);
+        let silence = self.silence.as_ref().map(Silence::due);
         let end = self.end.map(|end| end.limit);
         [silence, end, self.replace_by].into_iter().flatten().min()
     }
@@ -253,12 +267,11 @@ impl WriteLoop {
             reported: now - SUSPECT_INTERVAL,
             commands: 0,
         });
-        silence.commands += commands;
-        if silence.commands >= TOMBSTONES {
-            // The exact number costs a walk, so it is taken once in a while.
-            silence.commands = wire.inflight.dead();
+        if silence.answered != answered {
+            // The node is well, whoever has gone.
+            (silence.since, silence.answered, silence.commands) = (now, answered, 0);
         }
-        let stuck = silence.commands >= TOMBSTONES;
+        silence.commands += commands;
         let suspect = timed_out && now >= silence.reported + SUSPECT_INTERVAL;
         if suspect {
             silence.reported = now;
@@ -268,13 +281,6 @@ impl WriteLoop {
             self.wire.records.report(Event::Suspect {
                 node: self.wire.records.key,
             });
-        }
-        if stuck {
-            log::warn!(
-                "node {}: too many unanswered commands",
-                self.wire.records.addr
-            );
-            drive.shut(&self.wire.records);
         }
     }
 
@@ -354,25 +360,25 @@ impl WriteLoop {
             return;
         };
         let now = clock::now();
-        if now < silence.since + SILENCE {
+        if now < silence.due() {
             return;
         }
+        // The number so far may count commands that were answered since, or were never written.
         let wire = self.wire.records.state.lock();
         let (answered, dead) = (wire.inflight.answered(), wire.inflight.dead());
         drop(wire);
-        let stuck = dead > 0 && answered == silence.answered;
-        self.silence = None;
-        if stuck {
-            log::warn!("node {}: silent for {SILENCE:?}", self.wire.records.addr);
+        silence.commands = dead;
+        if answered != silence.answered {
+            (silence.since, silence.answered) = (now, answered);
+        }
+        let stuck = now >= silence.due();
+        if stuck && dead > 0 {
+            let time = now - silence.since;
+            log::warn!("node {}: silent for {time:?}", self.wire.records.addr);
             drive.shut(&self.wire.records);
-        } else if dead > 0 {
-            let reported = now - SUSPECT_INTERVAL;
-            self.silence = Some(Silence {
-                since: now,
-                answered,
-                reported,
-                commands: dead,
-            });
+        }
+        if stuck || dead == 0 {
+            self.silence = None;
         }
     }
 

@@ -12,6 +12,20 @@ use crate::run::{builder, connect, run, send};
 const LONG: Duration = Duration::from_secs(20);
 
 #[test]
+fn a_cancelled_token_keeps_a_command_for_all_nodes_from_every_node() {
+    let cluster = FakeCluster::start(3);
+    let client = connect(&cluster);
+    let token = reslot::CancelToken::new();
+    token.cancel();
+    let flush = reslot::cmd("FLUSHALL").cancel_token(&token);
+    let error = client.query::<reslot::Value>(flush).unwrap_err();
+    assert!(matches!(error, reslot::Error::Cancelled(_)), "{error}");
+    assert_eq!(error.certainty(), reslot::Certainty::NotSent);
+    run(&client, "GET bar").unwrap();
+    assert_eq!(cluster.log().commands("FLUSHALL").count(), 0);
+}
+
+#[test]
 fn what_was_cancelled_unsent_never_reaches_a_server() {
     const THREADS: usize = 4;
     const ROUNDS: usize = 125;

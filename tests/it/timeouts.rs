@@ -179,6 +179,18 @@ fn a_node_that_leaves_hundreds_unanswered_gets_a_new_connection() {
     for pending in late {
         assert_ne!(pending.wait().unwrap_err().certainty(), Certainty::Refused);
     }
+    let error = run(&client, "INCR {bar}").unwrap_err();
+    assert_eq!(
+        error.failure().map(reslot::Failure::reason),
+        Some(Reason::ConnectionLost),
+        "it is noticed after a while that the node is stuck"
+    );
+    crate::local_cluster::poll_until(LONG, "a new connection", || {
+        match client.stats().total(|node| node.connects) {
+            3.. => Ok(()),
+            now => Err(format!("{now} connections")),
+        }
+    });
     assert_eq!(
         run(&client, "INCR bar").unwrap(),
         Value::Integer(1),
@@ -186,13 +198,33 @@ fn a_node_that_leaves_hundreds_unanswered_gets_a_new_connection() {
     );
     held.release();
     assert_eq!(run(&client, "INCR bar").unwrap(), Value::Integer(2));
-    assert!(cluster.log().executed().count() <= 1002);
+    assert!(cluster.log().executed().count() <= 1003);
     assert!(
         client
             .stats()
             .refreshes
             .contains_key(&RefreshCause::Timeout)
     );
+}
+
+#[test]
+fn a_caller_that_gives_up_hundreds_costs_nobody_else_the_connection() {
+    let cluster = FakeCluster::start(1);
+    let client = builder(&cluster).response_timeout(LONG).connect().unwrap();
+    let held = cluster.node(0).on("INCR").times(1).hold();
+    let patient = client.send::<Value>(cmd("INCR").arg("bar")).unwrap();
+    let mut hasty = client.pipeline();
+    for n in 0..1000 {
+        hasty.add(cmd("INCR").arg(format!("{{bar}}{n}")));
+    }
+    hasty.timeout(SHORT);
+    for result in hasty.execute().unwrap() {
+        assert!(result.unwrap_err().is_timeout());
+    }
+    held.release();
+    assert_eq!(patient.wait().unwrap(), Value::Integer(1));
+    assert_eq!(run(&client, "INCR bar").unwrap(), Value::Integer(2));
+    assert_eq!(client.stats().total(|node| node.connects), 1);
 }
 
 #[test]
@@ -237,4 +269,55 @@ fn replies_come_in_any_pieces_while_others_time_out() {
             });
         }
     });
+}
+
+/// A reply that comes byte by byte: never silent for long, and not complete for some seconds.
+fn trickle() -> Script {
+    let reply = [&b"$900\r\n"[..], &[b'x'; 900], b"\r\n"].concat();
+    let pause = Duration::from_millis(5);
+    Script::new().reply(reply).send_in_pieces(1, pause)
+}
+
+/// Calls, one at a time, leave the reading of what follows at once to the caller.
+fn warm(client: &reslot::Client) {
+    for _ in 0..5 {
+        assert_eq!(run(client, "EXISTS b").unwrap(), Value::Integer(0));
+    }
+}
+
+#[test]
+fn a_reply_that_trickles_in_does_not_hold_its_caller_beyond_the_deadline() {
+    let cluster = FakeCluster::start(1);
+    let client = builder(&cluster).response_timeout(LONG).connect().unwrap();
+    cluster.on("GET").key("bar").times(1).script(trickle());
+    warm(&client);
+    let begun = Instant::now();
+    let late = words("GET bar").timeout(Duration::from_millis(100));
+    let late = client.query::<Value>(late);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}: {late:?}");
+    assert!(late.unwrap_err().is_timeout());
+    assert_eq!(run(&client, "GET b").unwrap(), Value::Null);
+}
+
+#[test]
+fn a_reply_that_trickles_in_does_not_hold_a_cancelled_caller() {
+    let cluster = FakeCluster::start(1);
+    let client = builder(&cluster).response_timeout(LONG).connect().unwrap();
+    cluster.on("GET").key("bar").times(1).script(trickle());
+    warm(&client);
+    let token = reslot::CancelToken::new();
+    let begun = Instant::now();
+    let (result, took) = std::thread::scope(|scope| {
+        let call = scope.spawn(|| {
+            let result = client.query::<Value>(words("GET bar").cancel_token(&token));
+            (result, begun.elapsed())
+        });
+        cluster.log().key("bar").wait_for(1);
+        token.cancel();
+        call.join().unwrap()
+    });
+    assert!(took < Duration::from_secs(2), "{took:?}: {result:?}");
+    assert!(result.is_err());
+    assert_eq!(run(&client, "GET b").unwrap(), Value::Null);
 }

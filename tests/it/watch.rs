@@ -142,7 +142,13 @@ fn a_slot_that_has_moved_starts_the_session_at_its_owner() {
     assert_eq!(add_one(&client, |_| ()), Ok((1, 1)));
     assert_eq!(seen(&cluster, 0), ["WATCH bar"]);
     assert_eq!(seen(&cluster, 1), SESSION);
-    // The client has learned it.
+    // The client learns it from that.
+    crate::local_cluster::poll_until(crate::calls::LONG, "the new map", || {
+        match client.stats().maps {
+            2.. => Ok(()),
+            now => Err(format!("{now} maps")),
+        }
+    });
     assert_eq!(run(&client, "GET bar"), Ok(Value::Bulk("1".into())));
     assert_eq!(seen(&cluster, 0), ["WATCH bar"]);
 }
@@ -369,4 +375,50 @@ fn a_push_in_between_is_no_reply_and_no_end() {
     let node = Arc::new(&cluster);
     assert_eq!(add_one(&client, |_| drop(Arc::clone(&node))), Ok((1, 1)));
     assert_eq!(cluster.log().commands("WATCH").count(), 1);
+}
+
+#[test]
+fn what_ran_although_multi_was_refused_is_not_called_refused() {
+    let cluster = FakeCluster::start(1);
+    let client = connect(&cluster);
+    cluster
+        .on("MULTI")
+        .times(1)
+        .error("NOPERM no permission to run 'multi'");
+    let error = add_one(&client, |_| ()).unwrap_err();
+    assert_eq!(
+        run(&client, "GET bar"),
+        Ok(Value::Bulk("1".into())),
+        "it ran"
+    );
+    assert_eq!(error.certainty(), Certainty::Unknown, "{error}");
+}
+
+#[test]
+fn a_panic_in_the_closure_leaves_nothing_watched() {
+    let cluster = FakeCluster::start(1);
+    let client = connect(&cluster);
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        client.watch(&["bar"], |_| -> Result<()> { panic!("in the closure") })
+    }));
+    assert!(unwound.is_err());
+    run(&client, "SET bar 5").unwrap();
+    assert_eq!(
+        add_one(&client, |_| ()),
+        Ok((6, 1)),
+        "nothing changed since"
+    );
+}
+
+#[test]
+fn a_reply_that_nobody_asked_for_is_not_taken_by_the_next_session() {
+    let cluster = FakeCluster::start(1);
+    let client = connect(&cluster);
+    run(&client, "SET bar 5").unwrap();
+    cluster.on("UNWATCH").times(1).reply("+OK\r\n+EXTRA\r\n");
+    client.watch(&["bar"], |_| Ok(())).unwrap();
+    let seen: Value = client
+        .watch(&["bar"], |session| session.query(cmd("GET").arg("bar")))
+        .unwrap();
+    assert_eq!(seen, Value::Bulk("5".into()));
 }

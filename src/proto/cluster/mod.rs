@@ -13,10 +13,15 @@
 //! of them fails or is answered TRYAGAIN.* Publishing before step 4 would break that.
 //!
 //! Legal calls: [`handle`](Cluster::handle) for each event and [`tick`](Cluster::tick) when
-//! [`next_tick`](Cluster::next_tick) has come, each followed by
-//! [`take_effects`](Cluster::take_effects). Whenever [`wants_commit`](Cluster::wants_commit): stop
-//! all callers from routing, hand in with [`submit`](Cluster::submit) whatever they parked so far,
-//! call [`commit`](Cluster::commit), carry it out, let the callers go on.
+//! [`next_tick`](Cluster::next_tick) has come. What [`take_effects`](Cluster::take_effects) gives
+//! afterwards is carried out in order, and before the next commit: a unit that is sent to a node
+//! must arrive there before the node is told to give its slot up. Whenever
+//! [`wants_commit`](Cluster::wants_commit): stop all callers from routing, hand in with
+//! [`submit`](Cluster::submit) whatever they parked so far, call [`commit`](Cluster::commit) with
+//! no event in between, carry it out, let the callers go on.
+//!
+//! What nobody can mend: a server that refuses a command and runs a younger one that was behind it
+//! on the same wire, because it was ready, or became the owner again, between the two.
 
 mod commit;
 mod holds;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use super::{ASKING, Disconnected, Inflight, Outbox};
 use crate::proto::addr::NodeAddr;
 use crate::proto::limits;
-use crate::proto::outcome::{Certainty, Outcome, Reason};
+use crate::proto::outcome::{Certainty, Failure, Outcome, Reason};
 use crate::proto::testing::wire::{Command, padded, pipeline, single, transaction};
 use crate::proto::testing::{Ledger, TestTicket, slots};
-use crate::proto::unit::{Body, Target, Unit};
+use crate::proto::unit::{Body, Bytes, Facts, Target, Ticket, Unit};
 
 mod random;
 
@@ -444,4 +444,39 @@ fn a_release_takes_what_others_can_run() {
     let lost = node.disconnect(false);
     node.take_settled(lost.settled);
     node.ledger.check_all_settled_once();
+}
+
+/// A ticket whose caller goes between the look at the queue and the claim.
+struct Fleeting;
+
+impl Ticket for Fleeting {
+    fn split_front(&mut self, _places: usize) -> Self {
+        Fleeting
+    }
+    fn claim(&self) -> bool {
+        false
+    }
+    fn release(&self, _note: Option<Box<Failure>>) -> bool {
+        false
+    }
+    fn is_dead(&self) -> bool {
+        false
+    }
+    fn note(&self, _failure: Box<Failure>) {}
+}
+
+/// T141: the claim decides, however late the caller goes.
+#[test]
+fn a_cancel_at_the_last_moment_still_wins() {
+    let mut outbox = Outbox::new();
+    let mut inflight = Inflight::new(NodeAddr::new("node", 7000));
+    outbox.connect();
+    let facts = Facts {
+        target: Target::Any,
+        repeatable: false,
+    };
+    let body = Body::One(Bytes::Own(b"PING".to_vec(), 0), facts);
+    outbox.submit(Unit::new(Fleeting, body, None), &mut Vec::new());
+    outbox.stage(&mut inflight, Instant::now(), &mut Vec::new());
+    assert!(!outbox.has_staged() && inflight.is_empty() && outbox.is_idle());
 }

@@ -364,6 +364,32 @@ fn counters_are_right_at_each_step_of_cancels_in_any_order() {
     ledger.check_all_settled_once();
 }
 
+/// In a long queue dead units stay for a while, and do not count meanwhile.
+#[test]
+fn counters_are_right_while_dead_units_stay() {
+    let ledger = Ledger::new();
+    let mut queue = Queue::new();
+    let length = 2 * super::SHORT;
+    for _ in 0..length {
+        queue.push(one(&ledger, 1));
+    }
+    let dead = length / 8;
+    for place in 0..dead {
+        ledger.cancel(place);
+        queue.note_dead(1);
+        assert_eq!(queue.commands(), length - place - 1);
+    }
+    assert!(queue.bytes() > 2 * (length - dead), "they are still there");
+    let first = queue.pop(ALL).expect("one that lives");
+    assert_eq!(first.ticket.places(), [dead]);
+    assert_eq!(queue.commands(), length - dead - 1);
+    ledger.discard(first.ticket);
+    let rest = queue.extract_all();
+    assert_eq!(rest.len(), length - dead - 1);
+    discard(&ledger, rest);
+    ledger.check_all_settled_once();
+}
+
 /// A large part whose caller has gone is not handed out piece by piece.
 #[test]
 fn a_dead_part_is_dropped_as_a_whole() {

@@ -131,7 +131,13 @@ fn closing_leaves_no_thread_and_no_socket() {
                 .query::<Value>(cmd("GET").arg(&key).timeout(Duration::ZERO))
                 .is_err()
         );
-        assert_eq!(threads_of(&cluster), 6, "two for each node");
+        // A thread takes its name only when it runs.
+        poll_until(SOON, "two threads for each node", || {
+            match threads_of(&cluster) {
+                6 => Ok(()),
+                now => Err(format!("{now} threads")),
+            }
+        });
         match round % 2 {
             0 => client.close(SHORT).unwrap(),
             _ => drop(client),

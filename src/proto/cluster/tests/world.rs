@@ -80,8 +80,7 @@ pub(super) enum Deed {
     /// It executed a command or a chain.
     Ran(usize),
     /// It answered with this code.
-    /// With the code of the refusal, which the report of a failure shows.
-    Refused(usize, #[expect(dead_code, reason = "for Debug")] String),
+    Refused(usize, String),
 }
 
 impl World {
