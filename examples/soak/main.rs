@@ -2,9 +2,9 @@
 //!
 //! cargo run --release --example soak -- --seconds 60 --seed 7
 //!
-//! Starts three primaries with a replica each. Threads run single commands, pipelines, transactions,
-//! watched sessions, blocking commands, windows of sent commands, and cancel calls in all ways;
-//! meanwhile slots move, and primaries are replaced in good order, killed, and frozen. All choices
+//! Starts three primaries with a replica each. Threads run single commands, pipelines,
+//! transactions, watched sessions, blocking commands, windows of sent commands, and cancel calls in
+//! all ways; meanwhile slots move, and primaries are replaced in good order, killed, and frozen. All choices
 //! derive from the seed (what the threads and servers make of them does not). It ends with 1 if
 //!
 //! * a reply belongs to another command (values tell their key; `step.rs`),
@@ -148,6 +148,7 @@ fn run(options: &Options, server: &str) -> Result<ExitCode> {
     aftermath::nothing_is_left(&arena, &client, sockets_before);
 
     arena.tallies.print();
+    println!("{} losses were tolerated", arena.blows.excused());
     println!("the client: {}", tally::client_line(&stats));
     println!(
         "the cluster: {}",
