@@ -129,6 +129,15 @@ impl Blows {
         blows.iter().any(|blow| blow.disturbs(slot, span))
     }
 
+    /// How many losses were tolerated; each is counted as often as it was seen.
+    pub(crate) fn excused(&self) -> u64 {
+        let blows = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        blows
+            .iter()
+            .map(|blow| blow.excused.load(Ordering::Relaxed))
+            .sum()
+    }
+
     /// All of them and when they were, for reports.
     pub(crate) fn describe(&self, start: Instant) -> Vec<String> {
         let blows = self.0.read().unwrap_or_else(PoisonError::into_inner);

@@ -149,6 +149,7 @@ fn run(options: &Options, server: &str) -> Result<ExitCode> {
     aftermath::nothing_is_left(&arena, &client, sockets_before);
 
     arena.tallies.print();
+    println!("{} losses were tolerated", arena.blows.excused());
     println!("the client: {}", tally::client_line(&stats));
     println!(
         "the cluster: {}",
