@@ -30,8 +30,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// alone means nothing: one caller may give up a large pipeline at a node that is well.
 const TOMBSTONES: usize = 512;
 
-/// That shorter time.
-const SHORT_SILENCE: Duration = Duration::from_secs(1);
+/// That shorter time; longer than servers pause their clients in a failover that goes well.
+const SHORT_SILENCE: Duration = Duration::from_secs(3);
 
 /// Timeouts are reported to the coordinator at most this often.
 const SUSPECT_INTERVAL: Duration = Duration::from_millis(100);
