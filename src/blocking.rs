@@ -153,10 +153,12 @@ impl<'a> Call<'a> {
             .block_until
             .zip(margin)
             .and_then(|(until, margin)| until.checked_add(margin));
-        Limits {
-            deadline: self.patience.or(answer),
-            cancel: self.request.cancel.as_ref().map(|token| token.signal()),
-        }
+        self.limits_by(self.patience.or(answer))
+    }
+
+    fn limits_by(&self, deadline: Option<Instant>) -> Limits<'_> {
+        let cancel = self.request.cancel.as_ref();
+        Limits::new(deadline, cancel.map(|token| token.signal()))
     }
 
     fn attempt(&mut self) -> Attempt {
@@ -320,10 +322,7 @@ impl<'a> Call<'a> {
         self.pauses += 1;
         let pause = PAUSE.pause(self.pauses, &mut self.random);
         let no_answer_by = self.core.config.response_timeout;
-        let limits = Limits {
-            deadline: self.patience.or(self.trouble_until),
-            cancel: self.request.cancel.as_ref().map(|token| token.signal()),
-        };
+        let limits = self.limits_by(self.patience.or(self.trouble_until));
         let reason = match self.core.pool.pause(pause, limits) {
             Ok(()) => {
                 // A command for ever has no time of its own, but trouble must end some time.

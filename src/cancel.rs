@@ -11,7 +11,8 @@ use crate::proto::outcome::Reason;
 use crate::reply::Cell;
 use crate::sync::Mutex;
 
-/// Ends calls from another thread: singles, pipelines, transactions and blocking commands.
+/// Ends calls from another thread: singles, pipelines, transactions, watched sessions and blocking
+/// commands.
 ///
 /// It is cheap to clone; all clones are one token. Each call that it was given to ends at once
 /// with [`Error::Cancelled`](crate::Error::Cancelled), whose certainty says whether the command

@@ -35,7 +35,7 @@ use crate::runtime::transport::{Tcp, Transport};
 use crate::stats::Stats;
 use crate::sync::Mutex;
 use crate::transaction::Transaction;
-use crate::watch::{self, Watched};
+use crate::watch::{self, WatchOptions, Watched};
 
 /// A client of a cluster, or of a single server.
 ///
@@ -277,15 +277,49 @@ impl Client {
     /// The session has a connection of its own. Errors of its calls should be returned from the
     /// closure with `?`: they decide whether it runs again.
     ///
+    /// Each run does everything again. What [`Watched::query`] writes is written at once and in
+    /// each run, so put all writes into the transaction unless repeating them does no harm.
+    ///
     /// # Errors
-    /// What the closure returned, if another run cannot mend it;
-    /// [`Reason::WatchLost`] or a timeout if the time ran out.
+    /// What the closure returned, if another run cannot mend it; [`Reason::WatchLost`], a timeout
+    /// or a cancel if the session was ended between or before the runs, or while it only looked at
+    /// things. Then the certainty is that of the whole session: `Unknown` only if
+    /// [`Watched::query`] may have written something.
     pub fn watch<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
         session: impl FnMut(&mut Watched<'_>) -> Result<R>,
     ) -> Result<R> {
-        watch::run(&self.core, keys, session)
+        self.watch_with(keys, &WatchOptions::new(), session)
+    }
+
+    /// As [`watch`](Client::watch), with a timeout or a cancel token for the whole session.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use reslot::{CancelToken, Client, WatchOptions, cmd};
+    /// # let client = Client::connect("redis://127.0.0.1:7000")?;
+    /// # let token = CancelToken::new();
+    /// let options = WatchOptions::new()
+    ///     .timeout(Duration::from_secs(1))
+    ///     .cancel_token(&token);
+    /// let (left,): (i64,) = client.watch_with(&["stock"], &options, |session| {
+    ///     session.transaction(|t| {
+    ///         t.add(cmd("DECR").arg("stock"));
+    ///     })
+    /// })?;
+    /// # Ok::<(), reslot::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`watch`](Client::watch).
+    pub fn watch_with<K: AsRef<[u8]>, R>(
+        &self,
+        keys: &[K],
+        options: &WatchOptions,
+        session: impl FnMut(&mut Watched<'_>) -> Result<R>,
+    ) -> Result<R> {
+        watch::run(&self.core, keys, options, session)
     }
 
     /// What the client has counted so far.

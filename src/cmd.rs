@@ -120,6 +120,9 @@ impl Cmd {
     /// Waits this long for the reply instead of the client's `response_timeout`; `None` waits for
     /// ever. Like there, the time covers everything from the call to the reply. The last of
     /// `timeout` and [`deadline`](Cmd::deadline) counts.
+    ///
+    /// It is for commands that are waited for by themselves. In a pipeline or a transaction, which
+    /// are waited for as a whole, a command that states a limit is refused.
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.patience = Patience::Timeout(timeout.into());
         self
@@ -143,6 +146,9 @@ impl Cmd {
     }
 
     /// Ends the call when the token is cancelled.
+    ///
+    /// Like a [`timeout`](Cmd::timeout), a command cannot have it in a pipeline or a transaction:
+    /// give the token to those.
     pub fn cancel_token(mut self, token: &CancelToken) -> Self {
         self.cancel = Some(token.clone());
         self
@@ -155,6 +161,11 @@ impl Cmd {
     /// Whether the caller stated how long to wait.
     pub(crate) fn states_deadline(&self) -> bool {
         self.patience != Patience::Default
+    }
+
+    /// When the caller stops waiting by what it stated, if the call is made `now`.
+    pub(crate) fn own_deadline(&self, now: Instant) -> Option<Instant> {
+        self.deadline_at(now, None)
     }
 
     /// The name, as given to [`cmd`].

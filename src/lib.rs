@@ -79,7 +79,7 @@ pub use proto::slot::Slot;
 pub use proto::value::{ServerError, Value};
 pub use stats::{NodeStats, Stats};
 pub use transaction::Transaction;
-pub use watch::Watched;
+pub use watch::{WatchOptions, Watched};
 
 /// The program in the README compiles.
 #[cfg(doctest)]

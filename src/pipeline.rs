@@ -13,7 +13,7 @@ use crate::proto::slot::Slot;
 use crate::proto::unit::{Batch, Body, Ticket, Unit};
 use crate::proto::value::Value;
 use crate::reply::{Cell, Settler};
-use crate::request::{Plan, Request, refused};
+use crate::request::{Plan, Request, Whole, refused};
 use crate::runtime::clock;
 use crate::runtime::direct::Driven;
 use crate::runtime::routes::{Pick, Snapshot};
@@ -32,6 +32,12 @@ pub struct Pipeline<'a> {
     cancel: Option<CancelToken>,
 }
 
+/// What its commands cannot have each for itself.
+const WHOLE: Whole = Whole {
+    timeout: "it states a timeout, which a pipeline has as a whole: use Pipeline::timeout",
+    cancel: "it states a cancel token, which a pipeline has as a whole: use Pipeline::cancel_token",
+};
+
 impl<'a> Pipeline<'a> {
     pub(crate) fn new(core: &'a Arc<Core>) -> Self {
         Self {
@@ -42,14 +48,15 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Adds a command. What is wrong with it shows in its own result and concerns no other.
+    /// Adds a command. What is wrong with it shows in its own result and concerns no other: also
+    /// that it states a timeout, a deadline or a cancel token, which a pipeline has as a whole.
     pub fn add(&mut self, command: Cmd) -> &mut Self {
         self.commands.push(command);
         self
     }
 
     /// Waits this long for all replies instead of the client's `response_timeout`; `None` waits
-    /// for ever. Deadlines of the single commands do not count in a pipeline.
+    /// for ever.
     pub fn timeout(&mut self, timeout: impl Into<Option<Duration>>) -> &mut Self {
         self.timeout = Some(timeout.into());
         self
@@ -155,6 +162,7 @@ impl<'a> Groups<'a> {
 
     /// Adds a command that passes all checks.
     fn add(&mut self, index: usize, command: &Cmd, deadline: Option<Instant>) -> Result<()> {
+        WHOLE.check(command)?;
         let (facts, pick) = match Request::plan_of(command, self.core, deadline)? {
             Plan::Shared(facts, pick) => (facts, pick),
             Plan::Blocking(..) => {

@@ -41,6 +41,33 @@ pub(crate) enum Plan {
     FanOut(Option<Aggregate>),
 }
 
+/// A command that runs together with others on one node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    pub(crate) slot: Option<Slot>,
+    /// It writes nothing.
+    pub(crate) only_reads: bool,
+}
+
+/// Commands that are waited for as a whole. What one of them states for itself alone could not be
+/// kept, so it is refused: why, and what to use instead.
+pub(crate) struct Whole {
+    pub(crate) timeout: &'static str,
+    pub(crate) cancel: &'static str,
+}
+
+impl Whole {
+    pub(crate) fn check(&self, command: &Cmd) -> Result<()> {
+        if command.states_deadline() {
+            Err(refused(command, self.timeout))
+        } else if command.cancel().is_some() {
+            Err(refused(command, self.cancel))
+        } else {
+            Ok(())
+        }
+    }
+}
+
 /// What the table, or the server, says about a command.
 enum Known {
     Table(&'static Spec),
@@ -169,22 +196,42 @@ impl Request {
         })
     }
 
-    /// The slot of a member of a transaction, checked like any command. Where a command without
-    /// keys would go by itself does not matter: it runs where the transaction does.
-    pub(crate) fn slot_in_chain(command: &Cmd, core: &Arc<Core>) -> Result<Option<Slot>> {
-        let deadline = command.deadline_at(clock::now(), core.config.response_timeout);
+    /// Checks a command that runs together with others on one node, which may be known already.
+    /// Where a command without keys would go by itself does not matter.
+    pub(crate) fn member(
+        command: &Cmd,
+        core: &Arc<Core>,
+        deadline: Option<Instant>,
+        node: Option<&NodeAddr>,
+    ) -> Result<Member> {
         let known = Self::check(command, core, deadline)?;
-        let place = match known.place(command.encoded()) {
+        match command.stated_route() {
+            Some(Route::Node(addr)) if Some(addr) != node => {
+                return Err(refused(
+                    command,
+                    "it names a node, but runs where the keys are",
+                ));
+            }
+            Some(Route::AllPrimaries) => {
+                return Err(refused(command, "it is for all nodes, but runs on one"));
+            }
+            _ => {}
+        }
+        let encoded = command.encoded();
+        let place = match known.place(encoded) {
             Err(Error::Misuse(Misuse::CrossSlot(slot, _))) if core.is_standalone() => {
                 Place::Slot(slot)
             }
             place => place?,
         };
-        match (command.stated_slot(), place) {
-            (_, Place::Refused(why)) => Err(refused(command, why)),
-            (Some(slot), _) | (None, Place::Slot(slot)) => Ok(Some(slot)),
-            (None, Place::Any | Place::AllPrimaries(_) | Place::NamedNode(_)) => Ok(None),
-        }
+        let slot = match (command.stated_slot(), place) {
+            (_, Place::Refused(why)) => return Err(refused(command, why)),
+            (Some(slot), _) | (None, Place::Slot(slot)) => Some(slot),
+            (None, Place::Any | Place::AllPrimaries(_) | Place::NamedNode(_)) => None,
+        };
+        let stated = command.stated_read_only();
+        let only_reads = stated.unwrap_or_else(|| known.access(encoded) != Access::Write);
+        Ok(Member { slot, only_reads })
     }
 
     /// The command's name.

@@ -2,16 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
 
 use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::cmd::Cmd;
 use crate::error::{Misuse, Result};
+use crate::proto::addr::NodeAddr;
 use crate::proto::slot::Slot;
 use crate::proto::unit::{Body, Bytes, Target};
 use crate::proto::value::Value;
-use crate::request::Request;
+use crate::request::{Request, Whole};
 use crate::runtime::clock;
 use crate::runtime::routes::Pick;
 
@@ -25,6 +28,13 @@ pub struct Transaction {
     timeout: Option<Option<Duration>>,
     cancel: Option<CancelToken>,
 }
+
+/// What its commands cannot have each for itself.
+const WHOLE: Whole = Whole {
+    timeout: "it states a timeout, which a transaction has as a whole: use Transaction::timeout",
+    cancel: "it states a cancel token, which a transaction has as a whole: \
+             use Transaction::cancel_token",
+};
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
@@ -45,6 +55,10 @@ impl Transaction {
     }
 
     /// Adds a command. Nothing is sent before all of them are there and checked.
+    ///
+    /// All of them are waited for together and run on one node, so a command that states a
+    /// timeout, a deadline, a cancel token or a node of its own is refused with
+    /// [`Misuse::Refused`].
     pub fn add(&mut self, command: Cmd) -> &mut Self {
         self.commands.push(command);
         self
@@ -81,7 +95,7 @@ impl Transaction {
         }
         let timeout = self.timeout.unwrap_or(core.config.response_timeout);
         let deadline = timeout.and_then(|timeout| clock::now().checked_add(timeout));
-        let chain = Chain::new(&self.commands, core)?;
+        let chain = Chain::new(&self.commands, core, deadline, None)?;
         core.call(
             chain.into_body(),
             &Pick::Primary,
@@ -92,6 +106,16 @@ impl Transaction {
 
     pub(crate) fn commands(&self) -> &[Cmd] {
         &self.commands
+    }
+
+    /// When its caller stops waiting by a time that was stated for it alone.
+    pub(crate) fn own_deadline(&self, now: Instant) -> Option<Instant> {
+        now.checked_add(self.timeout??)
+    }
+
+    /// Disconnected once its own token is cancelled.
+    pub(crate) fn cancel(&self) -> Option<&Receiver<()>> {
+        self.cancel.as_ref().map(CancelToken::signal)
     }
 }
 
@@ -105,14 +129,20 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// Checks all commands before anything is encoded for sending: a chain is sent whole or not
-    /// at all.
-    pub(crate) fn new(commands: &[Cmd], core: &Arc<Core>) -> Result<Self> {
+    /// at all. `node` is where it runs, if that is settled.
+    pub(crate) fn new(
+        commands: &[Cmd],
+        core: &Arc<Core>,
+        deadline: Option<Instant>,
+        node: Option<&NodeAddr>,
+    ) -> Result<Self> {
         let standalone = core.is_standalone();
         let mut slot: Option<Slot> = None;
         let mut bytes = MULTI.to_vec();
         for command in commands {
-            let of_member = Request::slot_in_chain(command, core)?;
-            if let Some(of_member) = of_member {
+            WHOLE.check(command)?;
+            let member = Request::member(command, core, deadline, node)?;
+            if let Some(of_member) = member.slot {
                 let first = *slot.get_or_insert(of_member);
                 if first != of_member && !standalone {
                     return Err(Misuse::CrossSlot(first, of_member).into());

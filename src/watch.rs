@@ -1,8 +1,10 @@
 //! Watched sessions: read, decide, and write only if nothing changed in between.
 
+mod options;
+mod sessions;
+
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use crate::blocking::ASKING;
 use crate::client::Core;
@@ -10,28 +12,19 @@ use crate::cmd::Cmd;
 use crate::convert::FromValue;
 use crate::error::{Error, Misuse, Result};
 use crate::proto::addr::NodeAddr;
-use crate::proto::backoff::{Backoff, Random};
 use crate::proto::outcome::{Certainty, Failure, Reason};
 use crate::proto::redirect::{Redirect, certainty_of};
 use crate::proto::resp::encode::Encoded;
 use crate::proto::slot::Slot;
-use crate::proto::unit::Target;
 use crate::proto::value::{ServerError, Value};
 use crate::proto::verdict::{Reply, may_have_run};
 use crate::request::Request;
 use crate::runtime::clock;
-use crate::runtime::dedicated::{Broken, Cut, Dedicated, Limits};
-use crate::runtime::routes::Pick;
+use crate::runtime::dedicated::{Cut, Dedicated, Limits};
 use crate::transaction::{Chain, Transaction};
 
-/// The most runs of one session's closure.
-const RUNS: u32 = 1000;
-
-/// Pauses between runs, from the second conflict on.
-const PAUSE: Backoff = Backoff {
-    first: Duration::from_millis(1),
-    most: Duration::from_millis(50),
-};
+pub use options::WatchOptions;
+pub(crate) use sessions::run;
 
 /// A connection on which keys are watched, handed to the closure of
 /// [`Client::watch`](crate::Client::watch).
@@ -42,8 +35,29 @@ pub struct Watched<'a> {
     slot: Slot,
     /// The slot is on its way here: each command needs an ASKING of its own.
     asking: bool,
-    deadline: Option<Instant>,
+    /// What ends the session from outside.
+    limits: Limits<'a>,
+    known: Known,
     state: State,
+}
+
+/// What is certain about the runs so far, of which none was through.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// A server answered that it did not run something.
+    refused: bool,
+    /// Something was written beside the transaction, or may have been.
+    wrote: bool,
+}
+
+impl Known {
+    fn certainty(self) -> Certainty {
+        match self {
+            Known { wrote: true, .. } => Certainty::Unknown,
+            Known { refused: true, .. } => Certainty::Refused,
+            Known { refused: false, .. } => Certainty::NotSent,
+        }
+    }
 }
 
 /// How far a session is.
@@ -51,13 +65,25 @@ pub struct Watched<'a> {
 enum State {
     /// The keys are watched. Exits: a transaction, or something that spoils the session.
     Watching,
-    /// The transaction ended, or the session is spoiled for good: nothing more can be done.
+    /// The transaction was begun: nothing more can be done.
     Over,
+    /// The session was ended from outside before its transaction.
+    Ended(Reason),
     /// The closure has to run again.
     Restart(Restart),
 }
 
-/// Why a session runs again. In each case nothing was written.
+/// How a session ended without success.
+enum End {
+    /// By what its closure returned.
+    Own,
+    /// By its deadline, a cancel or the end of the client, before its transaction.
+    Outside(Reason),
+    /// It is to run again.
+    Again(Restart),
+}
+
+/// Why a session runs again. In each case nothing of its transaction has run.
 #[derive(Clone, Debug)]
 enum Restart {
     /// A watched key changed, or the connection was lost before EXEC was sent.
@@ -73,153 +99,60 @@ impl fmt::Debug for Watched<'_> {
     }
 }
 
-/// Runs sessions until one of them is through.
-pub(crate) fn run<K: AsRef<[u8]>, R>(
-    core: &Arc<Core>,
-    keys: &[K],
-    mut session: impl FnMut(&mut Watched<'_>) -> Result<R>,
-) -> Result<R> {
-    let slot = common_slot(core, keys)?;
-    let timeout = core.config.response_timeout;
-    let deadline = timeout.and_then(|timeout| clock::now().checked_add(timeout));
-    let mut random = Random::new(clock::seed());
-    let (mut next, mut redirects) = (None, 0);
-    let mut failure = Failure::new(Reason::WatchLost, Certainty::NotSent);
-    failure.slot = Some(slot);
-    let limits = Limits {
-        deadline,
-        cancel: None,
-    };
-    for run in 1..=RUNS {
-        let restart = match begin(core, keys, slot, next.take(), limits) {
-            Ok(mut watched) => match session(&mut watched) {
-                Ok(result) => {
-                    watched.finish();
-                    return Ok(result);
-                }
-                Err(error) => {
-                    failure.node = Some(watched.addr.clone());
-                    match watched.finish() {
-                        Some(restart) => restart,
-                        None => return Err(error),
-                    }
-                }
-            },
-            Err(Begin::Failed(error)) => return Err(error),
-            Err(Begin::Restart(restart)) => restart,
-        };
-        let mut pause = run > 1;
-        if let Restart::Elsewhere(node, cause) = restart {
-            failure.cause = Some(cause);
-            redirects += u32::from(node.is_some());
-            if redirects > core.config.max_redirects {
-                failure.reason = Reason::TooManyRedirects;
-                break;
-            }
-            pause |= node.is_none();
-            next = node;
-        }
-        let pause = if pause {
-            PAUSE.pause(run, &mut random)
-        } else {
-            Duration::ZERO
-        };
-        if let Err(broken) = core.pool.pause(pause, limits) {
-            failure.reason = broken.reason();
-            break;
+impl<'a> Watched<'a> {
+    fn new(
+        core: &'a Arc<Core>,
+        connection: Dedicated<'a>,
+        addr: NodeAddr,
+        slot: Slot,
+        asking: bool,
+    ) -> Self {
+        Self {
+            core,
+            connection,
+            addr,
+            slot,
+            asking,
+            limits: Limits::new(None, None),
+            known: Known::default(),
+            state: State::Watching,
         }
     }
-    failure.certainty = Certainty::Refused;
-    Err(failure.into())
-}
 
-fn common_slot<K: AsRef<[u8]>>(core: &Core, keys: &[K]) -> Result<Slot> {
-    let mut slots = keys.iter().map(|key| Slot::of_key(key.as_ref()));
-    let first = slots
-        .next()
-        .ok_or_else(|| Misuse::Invalid("no key to watch".to_owned()))?;
-    match slots.find(|&slot| slot != first) {
-        Some(other) if !core.is_standalone() => Err(Misuse::CrossSlot(first, other).into()),
-        _ => Ok(first),
-    }
-}
-
-/// Why a session did not begin.
-enum Begin {
-    Failed(Error),
-    Restart(Restart),
-}
-
-fn begin<'a, K: AsRef<[u8]>>(
-    core: &'a Arc<Core>,
-    keys: &[K],
-    slot: Slot,
-    next: Option<(NodeAddr, bool)>,
-    limits: Limits<'static>,
-) -> std::result::Result<Watched<'a>, Begin> {
-    let owner = || {
-        let snapshot = core.routes.snapshot();
-        let key = core
-            .routes
-            .route(&snapshot, Target::Slot(slot), &Pick::Primary)?;
-        Some((
-            snapshot
-                .nodes
-                .get(key.index())?
-                .as_ref()?
-                .wire
-                .records
-                .addr
-                .clone(),
-            false,
-        ))
-    };
-    let (addr, asking) = next
-        .or_else(owner)
-        .ok_or(Begin::Restart(Restart::Conflict))?;
-    let taken = core.pool.take(&addr, limits);
-    let connection = taken.map_err(|broken| match broken {
-        Broken::Closed => Begin::Failed(Failure::new(Reason::Closed, Certainty::NotSent).into()),
-        // A deadline that has passed is met by the pause before the next run.
-        _ => Begin::Restart(Restart::Conflict),
-    })?;
-    let mut watched = Watched {
-        core,
-        connection,
-        addr,
-        slot,
-        asking,
-        deadline: limits.deadline,
-        state: State::Watching,
-    };
-    let mut watch = Encoded::new(b"WATCH");
-    keys.iter().for_each(|key| watch.push(key.as_ref()));
-    match watched.exchange(watch.as_bytes()) {
-        Ok(Ok(_)) => Ok(watched),
-        Ok(Err(error)) | Err(error) => match watched.finish() {
-            Some(restart) => Err(Begin::Restart(restart)),
-            None => Err(Begin::Failed(error)),
-        },
-    }
-}
-
-impl Watched<'_> {
-    /// Runs a command on the watched connection, to look at what the transaction depends on. What
-    /// it writes is written at once, not with the transaction.
+    /// Runs a command on the watched connection, to look at what the transaction depends on.
+    ///
+    /// What it writes is written at once, not with the transaction, and whatever becomes of that.
+    /// When the closure runs again, the command runs again, too: a write may so be repeated many
+    /// times. Put into the transaction what is to be written once.
+    ///
+    /// A timeout, a deadline or a cancel token of the command counts beside those of the session;
+    /// when it ends the command after it was sent, the session is over.
     ///
     /// # Errors
     /// As [`Client::query`](crate::Client::query). Return the error from the closure: if it is one
     /// that another run can mend (the slot moved, the connection was lost), the closure runs
-    /// again.
+    /// again. [`Misuse::Refused`] if the command is to go to another node than this one.
     pub fn query<T: FromValue>(&mut self, command: Cmd) -> Result<T> {
-        self.check_state(&command)?;
-        let slot = Request::slot_in_chain(&command, self.core)?;
-        self.check_slot(slot)?;
-        T::from_value(self.exchange(command.encoded().as_bytes())??)
+        self.check_state_of(command.name())?;
+        let deadline = command.own_deadline(clock::now());
+        let limits = self.limits;
+        let limits = limits.narrowed(deadline, command.cancel().map(|token| token.signal()));
+        let member = Request::member(&command, self.core, limits.deadline, Some(&self.addr))?;
+        self.check_slot(member.slot)?;
+        self.check_limits(limits)?;
+        let reply = self.exchange(command.encoded().as_bytes(), limits);
+        // What was refused, or never sent, has written nothing.
+        let ran = |error: &Error| error.certainty() == Certainty::Unknown;
+        let may_have_run = reply
+            .as_ref()
+            .map_or_else(ran, |reply| reply.as_ref().err().is_none_or(ran));
+        self.known.wrote |= may_have_run && !member.only_reads;
+        T::from_value(reply??)
     }
 
     /// Runs a transaction that takes effect only if no watched key has changed since the session
-    /// began. It ends the session.
+    /// began. It ends the session. Its own timeout and cancel token count beside those of the
+    /// session.
     ///
     /// # Errors
     /// As [`Client::transaction`](crate::Client::transaction). Return the error from the closure:
@@ -231,13 +164,17 @@ impl Watched<'_> {
         let mut transaction = Transaction::new();
         collect(&mut transaction);
         self.check_state_of("EXEC")?;
-        let chain = Chain::new(transaction.commands(), self.core)?;
+        let limits = self.limits;
+        let limits = limits.narrowed(transaction.own_deadline(clock::now()), transaction.cancel());
+        let node = Some(&self.addr);
+        let chain = Chain::new(transaction.commands(), self.core, limits.deadline, node)?;
         self.check_slot(chain.slot)?;
+        self.check_limits(limits)?;
         self.state = State::Over;
-        T::from_value(self.execute(&chain)?)
+        T::from_value(self.execute(&chain, limits)?)
     }
 
-    fn execute(&mut self, chain: &Chain) -> Result<Value> {
+    fn execute(&mut self, chain: &Chain, limits: Limits<'_>) -> Result<Value> {
         let mut bytes = if self.asking {
             ASKING.to_vec()
         } else {
@@ -247,16 +184,17 @@ impl Watched<'_> {
         if self.connection.is_closed() {
             // What would be written now could not run; but nobody could tell afterwards.
             self.state = State::Restart(Restart::Conflict);
-            let lost = self.failure(Reason::WatchLost, Certainty::NotSent, None);
+            let lost = self.failure(Reason::WatchLost, self.known.certainty(), None);
             return Err(lost.into());
         }
         let count = chain.members + 2 + usize::from(self.asking);
-        let mut replies = match self.connection.exchange(&bytes, count, self.limits()) {
+        let mut replies = match self.connection.exchange(&bytes, count, limits) {
             Ok(replies) => replies,
             Err(cut) => return Err(self.cut(&cut)),
         };
         match replies.pop() {
             Some(Ok(Value::Null)) => {
+                self.known.refused = true;
                 self.state = State::Restart(Restart::Conflict);
                 Err(self
                     .failure(Reason::WatchLost, Certainty::Refused, None)
@@ -316,7 +254,7 @@ impl Watched<'_> {
 
     /// One command and its reply. The outer error ended the exchange, the inner one is the
     /// server's.
-    fn exchange(&mut self, command: &[u8]) -> Result<Result<Value>> {
+    fn exchange(&mut self, command: &[u8], limits: Limits<'_>) -> Result<Result<Value>> {
         let mut bytes = if self.asking {
             ASKING.to_vec()
         } else {
@@ -324,7 +262,7 @@ impl Watched<'_> {
         };
         bytes.extend_from_slice(command);
         let count = 1 + usize::from(self.asking);
-        let mut replies = match self.connection.exchange(&bytes, count, self.limits()) {
+        let mut replies = match self.connection.exchange(&bytes, count, limits) {
             Ok(replies) => replies,
             Err(cut) => return Err(self.cut(&cut)),
         };
@@ -356,6 +294,7 @@ impl Watched<'_> {
             return;
         };
         self.core.learn(&self.addr, &redirect);
+        self.known.refused = true;
         if !self.core.config.follow_redirects {
             return;
         }
@@ -369,38 +308,36 @@ impl Watched<'_> {
         self.state = State::Restart(Restart::Elsewhere(addr, error));
     }
 
-    /// The connection failed. Before EXEC was written nothing of the session counts.
+    /// The connection failed, or the time is up. Before EXEC was written nothing of the
+    /// transaction has run.
     fn cut(&mut self, cut: &Cut) -> Error {
         let reason = cut.why.reason();
         let in_transaction = matches!(self.state, State::Over);
         let may_have_run = cut.was_sent && in_transaction;
         self.state = match reason {
             Reason::ConnectionLost if !may_have_run => State::Restart(Restart::Conflict),
-            _ => State::Over,
+            _ if in_transaction => State::Over,
+            _ => State::Ended(reason),
         };
-        let certainty = if cut.was_sent {
-            Certainty::Unknown
-        } else {
-            Certainty::NotSent
+        let certainty = match (cut.was_sent, in_transaction) {
+            (true, _) => Certainty::Unknown,
+            (false, true) => self.known.certainty(),
+            (false, false) => Certainty::NotSent,
         };
         self.failure(reason, certainty, None).into()
     }
 
-    fn limits(&self) -> Limits<'static> {
-        Limits {
-            deadline: self.deadline,
-            cancel: None,
-        }
-    }
-
-    fn check_state(&self, command: &Cmd) -> Result<()> {
-        self.check_state_of(command.name())
+    /// Nothing is sent that was cancelled before, or is late already.
+    fn check_limits(&mut self, limits: Limits<'_>) -> Result<()> {
+        let was_sent = false;
+        let checked = self.core.pool.check(limits);
+        checked.map_err(|why| self.cut(&Cut { why, was_sent }))
     }
 
     fn check_state_of(&self, command: &str) -> Result<()> {
         match self.state {
             State::Watching => Ok(()),
-            State::Over | State::Restart(_) => Err(Misuse::Refused {
+            State::Over | State::Ended(_) | State::Restart(_) => Err(Misuse::Refused {
                 command: command.to_owned(),
                 why: "the watched session is over: return from its closure",
             }
@@ -431,23 +368,25 @@ impl Watched<'_> {
         failure
     }
 
-    /// Ends the session: keys that are still watched are let go. Tells whether it is to run again.
-    fn finish(mut self) -> Option<Restart> {
-        match std::mem::replace(&mut self.state, State::Over) {
+    /// Ends the session: keys that are still watched are let go.
+    fn finish(mut self) -> (End, Known) {
+        let end = match std::mem::replace(&mut self.state, State::Over) {
             State::Watching => {
                 let unwatch = Encoded::new(b"UNWATCH");
                 // If this fails the connection is not used again, which lets go as well.
                 self.connection
-                    .exchange(unwatch.as_bytes(), 1, self.limits())
+                    .exchange(unwatch.as_bytes(), 1, self.limits)
                     .ok();
-                None
+                End::Own
             }
-            State::Over => None,
-            State::Restart(restart) => {
-                // Keys may still be watched on it.
-                self.connection.discard();
-                Some(restart)
-            }
+            State::Over => End::Own,
+            State::Ended(reason) => End::Outside(reason),
+            State::Restart(restart) => End::Again(restart),
+        };
+        if !matches!(end, End::Own) {
+            // Keys may still be watched on it.
+            self.connection.discard();
         }
+        (end, self.known)
     }
 }

@@ -106,8 +106,33 @@ pub(crate) struct Cut {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits<'a> {
     pub(crate) deadline: Option<Instant>,
-    /// Disconnected when the caller cancels.
-    pub(crate) cancel: Option<&'a Receiver<()>>,
+    /// Disconnected when the caller cancels: all it does, or this.
+    cancels: [Option<&'a Receiver<()>>; 2],
+}
+
+impl<'a> Limits<'a> {
+    pub(crate) fn new(deadline: Option<Instant>, cancel: Option<&'a Receiver<()>>) -> Self {
+        Self {
+            deadline,
+            cancels: [cancel, None],
+        }
+    }
+
+    /// For a part of what has these limits, which may have some of its own.
+    pub(crate) fn narrowed(
+        self,
+        deadline: Option<Instant>,
+        cancel: Option<&'a Receiver<()>>,
+    ) -> Self {
+        Self {
+            deadline: self.deadline.into_iter().chain(deadline).min(),
+            cancels: [self.cancels[0], cancel],
+        }
+    }
+
+    fn cancels(&self) -> impl Iterator<Item = &'a Receiver<()>> {
+        self.cancels.into_iter().flatten()
+    }
 }
 
 impl Pool {
@@ -157,10 +182,10 @@ impl Pool {
             }
             open = self.state.lock().take(addr);
         }
-        let closed = [&self.closed];
-        let both = limits.cancel.map(|cancel| [&self.closed, cancel]);
-        let stops = both.as_ref().map_or(&closed[..], |both| &both[..]);
-        let opened = self.dialer.open_node_by(addr, limits.deadline, stops);
+        let stops: Vec<_> = std::iter::once(&self.closed)
+            .chain(limits.cancels())
+            .collect();
+        let opened = self.dialer.open_node_by(addr, limits.deadline, &stops);
         let mut open = opened.map_err(|error| {
             log::info!("node {addr}: cannot connect: {error}");
             self.check(limits).err().unwrap_or(Broken::Lost(error))
@@ -178,20 +203,22 @@ impl Pool {
     pub(crate) fn pause(&self, pause: Duration, limits: Limits<'_>) -> Result<(), Broken> {
         let end = clock::now() + pause;
         let never = crossbeam_channel::never();
+        let [one, other] = limits.cancels.map(|cancel| cancel.unwrap_or(&never));
         crossbeam_channel::select! {
             recv(self.closed) -> _ => return Err(Broken::Closed),
-            recv(limits.cancel.unwrap_or(&never)) -> _ => return Err(Broken::Cancelled),
+            recv(one) -> _ => return Err(Broken::Cancelled),
+            recv(other) -> _ => return Err(Broken::Cancelled),
             default(limits.deadline.map_or(end, |deadline| deadline.min(end))
                 .saturating_duration_since(clock::now())) => {}
         }
         self.check(limits)
     }
 
-    /// Whether an exchange may go on.
-    fn check(&self, limits: Limits<'_>) -> Result<(), Broken> {
+    /// Whether an exchange may begin, or go on.
+    pub(crate) fn check(&self, limits: Limits<'_>) -> Result<(), Broken> {
         if is_gone(&self.closed) {
             Err(Broken::Closed)
-        } else if limits.cancel.is_some_and(is_gone) {
+        } else if limits.cancels().any(is_gone) {
             Err(Broken::Cancelled)
         } else if limits
             .deadline
@@ -377,10 +404,7 @@ mod tests {
         };
         let (keep, cancel) = bounded(0);
         drop(keep);
-        let limits = Limits {
-            deadline: Some(clock::now()),
-            cancel: Some(&cancel),
-        };
+        let limits = Limits::new(Some(clock::now()), Some(&cancel));
         let replies = dedicated.exchange(b"*1\r\n$5\r\nBLPOP\r\n", 1, limits);
         let popped = ["k", "x"].map(|text| Value::Bulk(text.into()));
         assert_eq!(replies.unwrap(), [Ok(Value::Array(popped.into()))]);

@@ -27,6 +27,7 @@ mod replies;
 mod run;
 mod seeds;
 mod shutdown;
+mod stated;
 mod timeouts;
 mod topology;
 mod transactions;

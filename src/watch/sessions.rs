@@ -1,0 +1,177 @@
+//! One session after the other, until one is through.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{End, Known, Restart, WatchOptions, Watched};
+use crate::client::Core;
+use crate::error::{Error, Misuse, Result};
+use crate::proto::addr::NodeAddr;
+use crate::proto::backoff::{Backoff, Random};
+use crate::proto::outcome::{Certainty, Failure, Reason};
+use crate::proto::resp::encode::Encoded;
+use crate::proto::slot::Slot;
+use crate::proto::unit::Target;
+use crate::runtime::clock;
+use crate::runtime::dedicated::{Broken, Limits};
+use crate::runtime::routes::Pick;
+
+/// The most runs of one session's closure.
+const RUNS: u32 = 1000;
+
+/// Pauses between runs, from the second conflict on.
+const PAUSE: Backoff = Backoff {
+    first: Duration::from_millis(1),
+    most: Duration::from_millis(50),
+};
+
+/// Runs sessions until one of them is through.
+pub(crate) fn run<K: AsRef<[u8]>, R>(
+    core: &Arc<Core>,
+    keys: &[K],
+    options: &WatchOptions,
+    mut session: impl FnMut(&mut Watched<'_>) -> Result<R>,
+) -> Result<R> {
+    let mut sessions = Sessions::new(core, common_slot(core, keys)?, options);
+    let mut watch = Encoded::new(b"WATCH");
+    keys.iter().for_each(|key| watch.push(key.as_ref()));
+    for run in 1..=RUNS {
+        if let Err(broken) = core.pool.pause(sessions.pause, sessions.limits) {
+            sessions.failure.reason = broken.reason();
+            break;
+        }
+        let (end, error) = match sessions.begin(&watch) {
+            Ok(mut watched) => match session(&mut watched) {
+                Ok(result) => {
+                    watched.finish();
+                    return Ok(result);
+                }
+                Err(error) => (sessions.end(watched), error),
+            },
+            Err(ended) => ended,
+        };
+        match end {
+            End::Again(restart) => {
+                if !sessions.again(run, restart) {
+                    break;
+                }
+            }
+            // What the closure made of it is its own business.
+            End::Outside(reason) if error.failure().map(Failure::reason) == Some(reason) => {
+                sessions.failure.reason = reason;
+                break;
+            }
+            End::Outside(_) | End::Own => return Err(error),
+        }
+    }
+    Err(sessions.fail())
+}
+
+fn common_slot<K: AsRef<[u8]>>(core: &Core, keys: &[K]) -> Result<Slot> {
+    let mut slots = keys.iter().map(|key| Slot::of_key(key.as_ref()));
+    let first = slots
+        .next()
+        .ok_or_else(|| Misuse::Invalid("no key to watch".to_owned()))?;
+    match slots.find(|&slot| slot != first) {
+        Some(other) if !core.is_standalone() => Err(Misuse::CrossSlot(first, other).into()),
+        _ => Ok(first),
+    }
+}
+
+/// What the runs of one closure have in common.
+struct Sessions<'a> {
+    core: &'a Arc<Core>,
+    slot: Slot,
+    limits: Limits<'a>,
+    /// Before the next run.
+    pause: Duration,
+    /// A redirect names the node of the next run.
+    next: Option<(NodeAddr, bool)>,
+    redirects: u32,
+    /// What is certain about all runs so far.
+    known: Known,
+    /// How it fails if no run is through.
+    failure: Box<Failure>,
+    random: Random,
+}
+
+impl<'a> Sessions<'a> {
+    fn new(core: &'a Arc<Core>, slot: Slot, options: &'a WatchOptions) -> Self {
+        let timeout = options.timeout.unwrap_or(core.config.response_timeout);
+        let mut failure = Failure::new(Reason::WatchLost, Certainty::NotSent);
+        failure.slot = Some(slot);
+        Self {
+            core,
+            slot,
+            limits: Limits::new(
+                timeout.and_then(|timeout| clock::now().checked_add(timeout)),
+                options.cancel.as_ref().map(|token| token.signal()),
+            ),
+            pause: Duration::ZERO,
+            next: None,
+            redirects: 0,
+            known: Known::default(),
+            failure,
+            random: Random::new(clock::seed()),
+        }
+    }
+
+    fn begin(&mut self, watch: &Encoded) -> std::result::Result<Watched<'a>, (End, Error)> {
+        let unsent = |end, reason| (end, Failure::new(reason, Certainty::NotSent).into());
+        let again = || unsent(End::Again(Restart::Conflict), Reason::WatchLost);
+        let next = self.next.take().or_else(|| Some((self.owner()?, false)));
+        let (addr, asking) = next.ok_or_else(again)?;
+        self.failure.node = Some(addr.clone());
+        let taken = self.core.pool.take(&addr, self.limits);
+        let connection = taken.map_err(|broken| match broken {
+            Broken::Closed => unsent(End::Outside(Reason::Closed), Reason::Closed),
+            // Whatever else has ended it is met by the pause before the next run.
+            _ => again(),
+        })?;
+        let mut watched = Watched::new(self.core, connection, addr, self.slot, asking);
+        (watched.limits, watched.known) = (self.limits, self.known);
+        match watched.exchange(watch.as_bytes(), self.limits) {
+            Ok(Ok(_)) => Ok(watched),
+            Ok(Err(error)) | Err(error) => Err((self.end(watched), error)),
+        }
+    }
+
+    fn owner(&self) -> Option<NodeAddr> {
+        let routes = &self.core.routes;
+        let snapshot = routes.snapshot();
+        let key = routes.route(&snapshot, Target::Slot(self.slot), &Pick::Primary)?;
+        snapshot.addr(key)
+    }
+
+    fn end(&mut self, watched: Watched<'_>) -> End {
+        let (end, known) = watched.finish();
+        self.known = known;
+        end
+    }
+
+    /// Prepares the next run; `false`: there is to be none.
+    fn again(&mut self, run: u32, restart: Restart) -> bool {
+        let mut pause = run > 1;
+        if let Restart::Elsewhere(node, cause) = restart {
+            self.failure.cause = Some(cause);
+            self.redirects += u32::from(node.is_some());
+            if self.redirects > self.core.config.max_redirects {
+                self.failure.reason = Reason::TooManyRedirects;
+                return false;
+            }
+            pause |= node.is_none();
+            self.next = node;
+        }
+        self.pause = if pause {
+            PAUSE.pause(run, &mut self.random)
+        } else {
+            Duration::ZERO
+        };
+        true
+    }
+
+    fn fail(mut self) -> Error {
+        self.failure.certainty = self.known.certainty();
+        self.failure.into()
+    }
+}
