@@ -71,7 +71,7 @@ pub use config::{Builder, Credentials, Maintenance, Protocol, ReadFrom, WhenFull
 pub use convert::{Args, FromValue, ToArgs};
 pub use error::{Error, Misuse, Result};
 pub use pending::{Cancelled, Pending};
-pub use pipeline::Pipeline;
+pub use pipeline::{Pipeline, Report};
 pub use proto::addr::NodeAddr;
 pub use proto::outcome::{Certainty, Failure, Reason};
 pub use proto::refresh::RefreshCause;

@@ -9,9 +9,11 @@ use crate::cmd::Cmd;
 use crate::convert::FromValue;
 use crate::error::{Error, Result};
 use crate::proto::cluster::NodeKey;
+use crate::proto::outcome::Outcome;
 use crate::proto::slot::Slot;
 use crate::proto::unit::{Batch, Body, Ticket, Unit};
 use crate::proto::value::Value;
+use crate::reply::order::{Ran, may_have_run};
 use crate::reply::{Cell, Settler};
 use crate::request::{Plan, Request, Whole, refused};
 use crate::runtime::clock;
@@ -23,7 +25,8 @@ use crate::runtime::routes::{Pick, Snapshot};
 /// A pipeline is not a transaction: each command succeeds or fails for itself, and commands of
 /// other callers may run in between. Commands of one slot execute in the order in which they were
 /// added, also if the slot moves meanwhile, unless one of them fails or is answered TRYAGAIN. A
-/// command that is redirected is sent again by itself; the others are not.
+/// command that is redirected is sent again by itself; the others are not. If one ran late because
+/// of that, [`execute_with_report`](Pipeline::execute_with_report) tells.
 #[derive(Debug)]
 pub struct Pipeline<'a> {
     core: &'a Arc<Core>,
@@ -85,6 +88,14 @@ impl<'a> Pipeline<'a> {
     /// # Errors
     /// None as a whole at present: each result carries its own.
     pub fn execute(self) -> Result<Vec<Result<Value>>> {
+        Ok(self.execute_with_report()?.results)
+    }
+
+    /// As [`execute`](Pipeline::execute), and tells which commands ran out of order.
+    ///
+    /// # Errors
+    /// None as a whole at present: each result carries its own.
+    pub fn execute_with_report(self) -> Result<Report> {
         let timeout = self.timeout.unwrap_or(self.core.config.response_timeout);
         let deadline = timeout.and_then(|timeout| clock::now().checked_add(timeout));
         let mut results: Vec<Option<Result<Value>>> = Vec::new();
@@ -97,11 +108,12 @@ impl<'a> Pipeline<'a> {
             }
         }
         drop(self.commands);
-        groups.run(deadline, self.cancel.as_ref(), &mut results);
-        Ok(results
-            .into_iter()
-            .map(|result| result.unwrap_or_else(lost))
-            .collect())
+        let reordered = groups.run(deadline, self.cancel.as_ref(), &mut results);
+        let results = results.into_iter();
+        Ok(Report {
+            results: results.map(|result| result.unwrap_or_else(lost)).collect(),
+            reordered,
+        })
     }
 
     /// Sends all commands and reads all replies as `T`: a tuple, a `Vec`, or whatever else can be
@@ -113,6 +125,18 @@ impl<'a> Pipeline<'a> {
         let values: Result<Vec<Value>> = self.execute()?.into_iter().collect();
         T::from_value(Value::Array(values?))
     }
+}
+
+/// What [`Pipeline::execute_with_report`] gives.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Report {
+    /// One result per command, in the order of the commands.
+    pub results: Vec<Result<Value>>,
+    /// The commands, by index, that ran after a later one of their slot, or may have: a server
+    /// refused them for the moment or sent them elsewhere, and ran later ones meanwhile. Empty in
+    /// almost all cases. See [`Builder::strict_order`](crate::Builder::strict_order).
+    pub reordered: Vec<usize>,
 }
 
 fn lost() -> Result<Value> {
@@ -129,6 +153,16 @@ struct Place {
     slot: Option<Slot>,
     /// `None` is the coordinator, or a node that the command names.
     node: Option<NodeKey>,
+}
+
+impl Place {
+    fn ran(&self, outcome: &Outcome) -> Ran {
+        Ran {
+            index: self.index,
+            slot: self.slot,
+            may_have_run: may_have_run(outcome),
+        }
+    }
 }
 
 /// Commands by the node that serves them, and those that name their node.
@@ -201,22 +235,29 @@ impl<'a> Groups<'a> {
         &mut self.parts[at]
     }
 
-    /// Hands the groups over, waits, and puts each result where it belongs.
+    /// Hands the groups over, waits, and puts each result where it belongs. Gives the indices of
+    /// commands that ran after a later one.
     fn run(
         self,
         deadline: Option<Instant>,
         cancel: Option<&CancelToken>,
         results: &mut [Option<Result<Value>>],
-    ) {
+    ) -> Vec<usize> {
         if self.commands == 0 {
-            return;
+            return Vec::new();
         }
         let (core, snapshot) = (self.core, self.snapshot);
         let (cell, settler) = core.cell(self.commands, None);
         let _registration = cancel.map(|token| token.register(core, &cell));
         let order = self.hand_over(core, snapshot, (&cell, settler), deadline);
         core.wait(&cell, deadline);
-        for (place, outcome) in order.into_iter().zip(cell.take()) {
+        let outcomes = cell.take();
+        let reordered = cell.take_order().map_or_else(Vec::new, |ended| {
+            let ran = order.iter().zip(&outcomes);
+            let ran = ran.map(|(place, outcome)| place.ran(outcome));
+            ended.overtaken(&ran.collect::<Vec<_>>())
+        });
+        for (place, outcome) in order.into_iter().zip(outcomes) {
             let result = outcome.map_err(|mut failure| {
                 // Who gives up on a whole pipeline does not know where each command was.
                 failure.slot = failure.slot.or(place.slot);
@@ -226,6 +267,7 @@ impl<'a> Groups<'a> {
             });
             results[place.index] = Some(result);
         }
+        reordered
     }
 
     /// Hands everything over and tells what each place of the cell is.

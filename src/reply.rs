@@ -7,6 +7,7 @@
 //!
 //! The state is pure and the lock is taken once per step, so the races are few enough to model.
 
+pub(crate) mod order;
 pub(crate) mod relax;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::proto::outcome::{Certainty, Failure, Outcome, Reason};
 use crate::proto::slot::Slot;
 use crate::proto::unit::Ticket;
 use crate::sync::modelled::{Condvar, Mutex};
+use order::{Order, may_have_run};
 use relax::Relax;
 
 /// Where the units of a cell are.
@@ -61,6 +63,8 @@ struct State {
     homes: Homes,
     /// Maintenance was announced when its deadline had passed: it waits longer, to the end.
     extended: bool,
+    /// `None` until one of several commands is sent again.
+    order: Option<Box<Order>>,
 }
 
 /// One place needs no list.
@@ -135,6 +139,7 @@ impl Cell {
             gone: false,
             homes: Homes::None,
             extended: false,
+            order: None,
         };
         let cell = Arc::new(Cell {
             state: Mutex::new(state),
@@ -193,15 +198,22 @@ impl Cell {
             return None;
         }
         let commands = state.open;
-        for place in state.places.as_mut() {
+        let mut unknown = Vec::new();
+        for (at, place) in (0..).zip(state.places.as_mut()) {
             let (certainty, note) = match place {
                 Place::Queued(note) => (Certainty::NotSent, note.take()),
                 Place::Claimed(note) => (Certainty::Unknown, note.take()),
                 Place::Done(_) => continue,
             };
+            if certainty == Certainty::Unknown {
+                unknown.push(at);
+            }
             let mut failure = given_up(why, certainty, note);
             failure.slot = failure.slot.or(self.slot);
             *place = Place::Done(Err(failure));
+        }
+        if let Some(order) = &mut state.order {
+            order.ended(unknown);
         }
         state.open = 0;
         state.gone = true;
@@ -226,6 +238,11 @@ impl Cell {
             Places::One(place) => vec![place.into_outcome()],
             Places::Many(places) => places.into_iter().map(Place::into_outcome).collect(),
         }
+    }
+
+    /// In which order the commands ended, if one of several was sent again.
+    pub(crate) fn take_order(&self) -> Option<Box<Order>> {
+        self.state.lock().order.take()
     }
 
     /// The outcome of a cell with one place, which must be done.
@@ -360,15 +377,23 @@ impl Settler {
         let (first, places) = (self.first, std::mem::take(&mut self.places));
         let mut state = self.cell.state.lock();
         let mut ended = 0;
-        let extended = state.extended;
-        for (place, mut outcome) in state.range(first, places).iter_mut().zip(outcomes) {
+        let (extended, in_order) = (state.extended, state.order.is_none());
+        let mut ran = Vec::new();
+        let range = state.range(first, places).iter_mut();
+        for (at, (place, mut outcome)) in (first..).zip(range.zip(outcomes)) {
             if !matches!(place, Place::Done(_)) {
                 if extended {
                     name_maintenance(&mut outcome);
                 }
+                if !in_order && may_have_run(&outcome) {
+                    ran.push(at);
+                }
                 *place = Place::Done(outcome);
                 ended += 1;
             }
+        }
+        if let Some(order) = &mut state.order {
+            order.ended(ran);
         }
         state.open -= ended;
         let wake = ended > 0 && state.open == 0;
@@ -412,6 +437,10 @@ impl Ticket for Settler {
         let mut state = self.cell.state.lock();
         let gone = state.gone;
         if !gone {
+            if known.is_some() && matches!(state.places, Places::Many(_)) {
+                let order = state.order.get_or_insert_default();
+                (self.first..self.first + self.places).for_each(|place| order.again(place));
+            }
             for place in state.range(self.first, self.places) {
                 match place {
                     Place::Claimed(note) => {

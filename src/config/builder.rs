@@ -219,9 +219,19 @@ impl Builder {
         self
     }
 
-    /// Whether a command of a pipeline fails rather than run after a later one of its slot, which
-    /// can happen when a server answers `TRYAGAIN`. Default: `false`, it is finished and the
-    /// result is marked.
+    /// Whether a command that is answered `TRYAGAIN` fails with that answer, rather than run after
+    /// a later one of its slot. Default: `false`, it is sent again after a pause.
+    ///
+    /// Servers answer `TRYAGAIN` to commands with several keys, some of which have moved with their
+    /// slot and some not yet. Of a pipeline, or of commands that are handed over one after the
+    /// other, the next ones for that slot may then have run already. By default a pipeline finishes
+    /// the command and tells so: [`Report::reordered`](crate::Report::reordered). The setting
+    /// concerns all commands, also those called one at a time. Other answers that say "not here"
+    /// or "not now" are followed in either case: they keep back the later commands of the slot
+    /// that are not on their way yet.
+    ///
+    /// Neither way covers single keys of a slot that is half moved: they live on two nodes, and
+    /// commands for *different* keys of it run independently.
     pub fn strict_order(mut self, strict: bool) -> Self {
         self.config.strict_order = strict;
         self

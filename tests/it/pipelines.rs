@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use reslot::{Certainty, Reason, Value};
+use reslot::{Certainty, Client, Reason, Value};
 
+use crate::calls::await_stats;
 use crate::fake::{FakeCluster, Script, key_for_slot, keys_in, resp, slot_of};
 use crate::run::{batch, builder, connect, pipeline, run, send, texts, words};
 
@@ -243,27 +244,79 @@ fn only_the_command_answered_tryagain_is_retried_also_over_a_later_move() {
     assert_eq!(client.stats().total(|node| node.tryagain), 1);
 }
 
+/// The texts of all results, and which commands ran late.
+fn report(client: &Client, lines: &[&str]) -> (Vec<String>, Vec<usize>) {
+    let report = batch(client, lines).execute_with_report().unwrap();
+    (texts(&report.results), report.reordered)
+}
+
+const TRYAGAIN: &str = "TRYAGAIN Multiple keys request during rehashing of slot";
+
 #[test]
 fn strict_order_surfaces_tryagain_instead_of_running_late() {
     let cluster = FakeCluster::start(1);
-    cluster
-        .on("MSET")
-        .times(1)
-        .error("TRYAGAIN Multiple keys request during rehashing of slot");
+    cluster.on("MSET").times(1).error(TRYAGAIN);
     let lines = ["MSET {a}1 x {a}2 y", "GET {a}1"];
     let strict = builder(&cluster).strict_order(true).connect().unwrap();
     let results = pipeline(&strict, &lines);
     assert_eq!(results[0].as_ref().unwrap_err().code(), Some("TRYAGAIN"));
     assert_eq!(texts(&results), ["Refused", "nil"]);
     assert_eq!(cluster.log().commands("MSET").count(), 1);
+    cluster.on("MSET").times(1).error(TRYAGAIN);
+    let (results, reordered) = report(&strict, &lines);
+    assert_eq!((&*results[0], reordered), ("Refused", vec![]));
+    cluster.on("MSET").times(1).error(TRYAGAIN);
+    let single = run(&strict, lines[0]).unwrap_err();
+    assert_eq!(single.code(), Some("TRYAGAIN"), "single commands, too");
+}
 
-    cluster
-        .on("MSET")
-        .times(1)
-        .error("TRYAGAIN Multiple keys request during rehashing of slot");
-    let results = texts(&pipeline(&connect(&cluster), &lines));
-    assert_eq!(results[0], "OK");
-    assert_eq!(cluster.log().executed().commands("MSET").count(), 1);
+#[test]
+fn a_command_that_ran_after_a_later_one_is_reported() {
+    let cluster = FakeCluster::start(1);
+    let client = connect(&cluster);
+    let lines = ["SET {a}1 w", "MSET {a}1 x {a}2 y", "GET b", "GET {a}1"];
+    for (refused, seen, late) in [(0, "x", vec![]), (1, "w", vec![1]), (3, "w", vec![1])] {
+        cluster.on("MSET").times(refused).error(TRYAGAIN);
+        let (results, reordered) = report(&client, &lines);
+        assert_eq!(results, ["OK", "OK", "nil", seen]);
+        assert_eq!(reordered, late, "refused {refused} times");
+    }
+    // Behind it there is nothing of its slot.
+    cluster.on("MSET").times(1).error(TRYAGAIN);
+    let (results, reordered) = report(&client, &lines[..3]);
+    assert_eq!(results, ["OK", "OK", "nil"]);
+    assert_eq!(reordered, [0; 0]);
+}
+
+#[test]
+fn what_moves_as_a_whole_keeps_its_order_and_is_not_reported() {
+    let cluster = FakeCluster::start(2);
+    let client = connect(&cluster);
+    let lines = ["INCR bar", "INCR b", "INCR bar", "INCR bar"];
+    cluster.assign(5061..=5061, 1);
+    assert_eq!(report(&client, &lines).0, ["1", "1", "2", "3"]);
+    cluster.assign(5061..=5061, 0);
+    let (results, reordered) = report(&client, &lines);
+    assert_eq!(results, ["4", "2", "5", "6"]);
+    assert_eq!(reordered, [0; 0]);
+}
+
+#[test]
+fn a_key_that_has_left_a_half_moved_slot_is_reported_as_late() {
+    let cluster = FakeCluster::start(2);
+    let client = connect(&cluster);
+    run(&client, "SET {bar}here 1").unwrap();
+    cluster.begin_move(5061, 1);
+    let held = cluster.node(1).hold("INCR", "{bar}gone");
+    let (results, reordered) = std::thread::scope(|scope| {
+        let both = scope.spawn(|| report(&client, &["INCR {bar}gone", "INCR {bar}here"]));
+        held.wait_arrived(1);
+        await_stats(&cluster, &client, 0, |stats| stats.succeeded == 2);
+        held.release();
+        both.join().unwrap()
+    });
+    assert_eq!(results, ["1", "2"]);
+    assert_eq!(reordered, [0]);
 }
 
 #[test]
