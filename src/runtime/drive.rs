@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::clock;
+use super::load::Amount;
 use super::records::{Records, amount};
 use super::transport::{WriteHalf, is_slice};
 use crate::proto::cluster::Event;
@@ -57,6 +58,14 @@ impl Drive {
             records.stats.settled(&outcome);
             ticket.settle(outcome);
         }
+    }
+
+    /// Publishes what is queued.
+    pub(super) fn publish(&self, records: &Records) {
+        records.load.set_queued(Amount {
+            commands: self.outbox.waiting(),
+            bytes: self.outbox.waiting_bytes(),
+        });
     }
 
     /// Whether there is a connection to write to. While nobody reads, nobody else notices that the
@@ -127,7 +136,55 @@ impl Drive {
             });
         }
         self.put_on_wire(records);
+        if self.outbox.waiting() > 0 {
+            // Not all of it fits into one write. It must not be counted nowhere.
+            self.publish(records);
+        }
         records.load.passed_on(admitted);
         Ok(records.state.lock().inflight.mark())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::addr::NodeAddr;
+    use crate::proto::cluster::NodeKey;
+    use crate::proto::limits::WRITE_BYTES;
+    use crate::proto::slot::Slot;
+    use crate::proto::unit::{Batch, Body, Facts, Target};
+    use crate::reply::Cell;
+    use crate::runtime::transport::memory::pair;
+    use crossbeam_channel::unbounded;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_does_not_fit_into_one_write_still_counts() {
+        let limit = Amount {
+            commands: 100,
+            bytes: 100 * WRITE_BYTES,
+        };
+        let (inbox, _messages) = unbounded();
+        let (events, _reported) = unbounded();
+        let addr = NodeAddr::new("h", 1);
+        let records = Records::new(NodeKey(0), addr, limit, None, inbox, events);
+        let (connection, _server) = pair(1024);
+        let mut drive = Drive::new();
+        drive.outbox.connect();
+        drive.write = Some(connection.write);
+        let mut batch = Batch::default();
+        let target = Target::Slot(Slot::of_key(b"k"));
+        let facts = Facts {
+            target,
+            repeatable: false,
+        };
+        (0..8).for_each(|_| batch.push(&vec![b'x'; WRITE_BYTES / 3], facts));
+        let (_cell, settler) = Cell::new(8, None, None);
+        let unit = Unit::new(settler, Body::Part(Arc::new(batch), 0..8), None);
+        let admitted = amount(&unit);
+        records.load.try_admit(admitted).unwrap();
+        assert!(drive.stage_alone(&records, unit).is_ok());
+        assert!(drive.outbox.waiting() > 0, "too small a unit for this test");
+        assert_eq!(records.load.total(), admitted);
     }
 }

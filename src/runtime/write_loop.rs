@@ -11,7 +11,6 @@ use crossbeam_channel::{Receiver, Sender};
 
 use super::clock;
 use super::drive::Drive;
-use super::load::Amount;
 use super::records::{NodeMessage, amount};
 use super::thread::Thread;
 use super::transport::WriteHalf;
@@ -122,7 +121,7 @@ impl WriteLoop {
             wire.records.rest.wake();
             // Before the write: a reply may be back before this thread goes on, and whoever gets
             // it must not find its own command still counted.
-            self.publish(&drive);
+            drive.publish(&self.wire.records);
             drive.write(&wire.records);
             self.look_at_the_clock(&mut drive);
             let over = self.is_over(&drive);
@@ -340,14 +339,6 @@ impl WriteLoop {
         }
     }
 
-    fn publish(&self, drive: &Drive) {
-        let queued = Amount {
-            commands: drive.outbox.waiting(),
-            bytes: drive.outbox.waiting_bytes(),
-        };
-        self.wire.records.load.set_queued(queued);
-    }
-
     fn look_at_the_clock(&mut self, drive: &mut Drive) {
         if drive.outbox.is_closing() {
             let answered = self.wire.records.state.lock().inflight.is_empty();
@@ -415,7 +406,7 @@ impl WriteLoop {
         }
         let generation = drive.generation;
         self.lost(generation, &mut drive);
-        self.publish(&drive);
+        drive.publish(&self.wire.records);
         drop(drive);
         let units = std::mem::take(&mut self.leftovers);
         units
