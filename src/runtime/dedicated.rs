@@ -22,6 +22,9 @@ use crate::sync::{Condvar, Mutex};
 /// How long an idle connection is kept.
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
+/// The most reads that look for the end of a connection: a server may push without end.
+const LOOKS: usize = 16;
+
 /// Idle connections kept for each node.
 const IDLE_PER_NODE: usize = 8;
 
@@ -270,10 +273,26 @@ impl Dedicated<'_> {
         Ok(replies)
     }
 
-    /// Whether the server has closed it, as far as this is known by now.
+    /// Whether the server has closed it, as far as this is known by now. What was pushed is taken,
+    /// since the end may be behind it.
     pub(crate) fn is_closed(&mut self) -> bool {
-        let look = self.open.as_mut().map(|open| open.connection.read.look());
-        look.is_none_or(|look| look == Look::Closed)
+        for _ in 0..LOOKS {
+            let Some(open) = &mut self.open else {
+                return true;
+            };
+            match open.connection.read.look() {
+                Look::Quiet => return false,
+                Look::Closed => return true,
+                Look::Bytes => match open.connection.read.read(open.decoder.spare()) {
+                    Ok(count) if count > 0 => open.decoder.filled(count),
+                    Ok(_) | Err(_) => return true,
+                },
+            }
+            if self.check_step().is_err() {
+                return true;
+            }
+        }
+        false
     }
 
     /// The connection is not to be used again.
@@ -381,27 +400,61 @@ mod tests {
     use crate::config::Config;
     use crate::proto::resp::decode::{DecodeLimits, Decoder};
     use crate::proto::value::Value;
+    use crate::runtime::transport::Connection;
     use crate::runtime::transport::memory::{Memory, pair};
 
-    #[test]
-    fn a_reply_that_has_come_is_taken_however_late_it_is() {
+    fn pool() -> Pool {
         let (transport, _accept) = Memory::new(1024);
         let dialer = Dialer::new(Arc::new(Config::default()), Arc::new(transport));
         let pool = Pool::new(Arc::new(dialer));
         pool.state.lock().busy = 1;
-        let (mut connection, mut server) = pair(1024);
+        pool
+    }
+
+    /// One in use, and the server's end of it.
+    fn dedicated(pool: &Pool) -> (Dedicated<'_>, Connection) {
+        let (mut connection, server) = pair(1024);
         connection.read.set_timeout(Some(READ_SLICE)).unwrap();
-        assert!(server.write.write(b"*2\r\n$1\r\nk\r\n$1\r\nx\r\n").is_ok());
-        let mut dedicated = Dedicated {
-            pool: &pool,
+        let open = Open {
+            pushes: Vec::new(),
+            connection,
+            decoder: Decoder::new(DecodeLimits::default()),
+        };
+        let dedicated = Dedicated {
+            pool,
             addr: NodeAddr::new("h", 1),
-            open: Some(Open {
-                pushes: Vec::new(),
-                connection,
-                decoder: Decoder::new(DecodeLimits::default()),
-            }),
+            open: Some(open),
             unfinished: false,
         };
+        (dedicated, server)
+    }
+
+    #[test]
+    fn an_end_behind_something_unread_is_seen() {
+        const PUSH: &[u8] = b">1\r\n+news\r\n";
+        for (bytes, closes, is_closed) in [
+            (&b""[..], false, false),
+            (b"", true, true),
+            (PUSH, false, false),
+            (PUSH, true, true),
+            (b">1\r\n+ne", true, true),
+            (b"-ERR go away\r\n", false, true),
+        ] {
+            let pool = pool();
+            let (mut dedicated, mut server) = dedicated(&pool);
+            assert!(bytes.is_empty() || server.write.write(bytes).is_ok());
+            if closes {
+                server.write.shutdown();
+            }
+            assert_eq!(dedicated.is_closed(), is_closed, "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_reply_that_has_come_is_taken_however_late_it_is() {
+        let pool = pool();
+        let (mut dedicated, mut server) = dedicated(&pool);
+        assert!(server.write.write(b"*2\r\n$1\r\nk\r\n$1\r\nx\r\n").is_ok());
         let (keep, cancel) = bounded(0);
         drop(keep);
         let limits = Limits::new(Some(clock::now()), Some(&cancel));
