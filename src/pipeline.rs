@@ -311,6 +311,10 @@ impl<'a> Groups<'a> {
             Ok(submitted) => {
                 // All nodes work at the same time: first everything is written, then read.
                 submitted.driven.iter().for_each(Driven::write);
+                if !submitted.late.is_empty() {
+                    // Waiting for room may take long; replies must not wait for that.
+                    submitted.driven.iter().for_each(Driven::leave);
+                }
                 submitted
                     .late
                     .into_iter()

@@ -48,25 +48,84 @@ impl Driven {
         }
     }
 
+    /// Leaves the reading to the thread of the node: this caller has to wait for something else.
+    pub(crate) fn leave(&self) {
+        self.node.wire.records.rest.wake();
+    }
+
     /// Reads until the unit is answered, unless the reading thread does. Gives up after a read
     /// slice without anything, and when `is_over` says that its caller has no more time for it.
     pub(crate) fn read(&self, is_over: impl Fn() -> bool) {
-        let wire = &self.node.wire;
-        let Some(mut side) = wire.read.try_lock() else {
-            return;
-        };
-        wire.records.rest.count_exchange();
-        let mut progress = Progress::Bytes;
-        while progress == Progress::Bytes && !is_answered(wire, self.mark) && !is_over() {
-            progress = side.read(&wire.records);
-        }
-        drop(side);
-        if progress != Progress::Bytes || !wire.records.state.lock().inflight.is_empty() {
-            wire.records.rest.wake();
-        }
+        read(&self.node.wire, self.mark, is_over);
+    }
+}
+
+fn read(wire: &Wire, mark: u64, is_over: impl Fn() -> bool) {
+    let Some(mut side) = wire.read.try_lock() else {
+        return;
+    };
+    wire.records.rest.count_exchange();
+    let mut progress = Progress::Bytes;
+    while progress == Progress::Bytes && !is_answered(wire, mark) && !is_over() {
+        progress = side.read(&wire.records);
+    }
+    drop(side);
+    if progress == Progress::End {
+        // All may be answered, so the thread would not look by itself before it rests.
+        wire.records.rest.call();
+    } else if progress == Progress::Silence || !wire.records.state.lock().inflight.is_empty() {
+        wire.records.rest.wake();
     }
 }
 
 fn is_answered(wire: &Wire, mark: u64) -> bool {
     wire.records.state.lock().inflight.has_passed(mark)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::addr::NodeAddr;
+    use crate::proto::cluster::NodeKey;
+    use crate::proto::resp::decode::{DecodeLimits, Decoder};
+    use crate::proto::unit::{Body, Bytes, Facts, Target};
+    use crate::proto::value::Value;
+    use crate::reply::Cell;
+    use crate::runtime::load::Amount;
+    use crate::runtime::records::Records;
+    use crate::runtime::transport::memory::pair;
+    use crossbeam_channel::unbounded;
+    use std::time::Duration;
+
+    #[test]
+    fn the_reading_thread_hears_of_an_end_that_a_caller_has_read() {
+        let limit = Amount {
+            commands: 10,
+            bytes: 1000,
+        };
+        let ((inbox, _messages), (events, _reported)) = (unbounded(), unbounded());
+        let addr = NodeAddr::new("h", 1);
+        let records = Records::new(NodeKey(0), addr, limit, None, inbox, events);
+        let wire = Wire::new(records);
+        let (connection, mut server) = pair(1024);
+        let decoder = Decoder::new(DecodeLimits::default());
+        wire.read.lock().open(connection.read, decoder, 1).unwrap();
+        let facts = Facts {
+            target: Target::Any,
+            repeatable: false,
+        };
+        let (cell, settler) = Cell::new(1, None, None);
+        let body = Body::One(Bytes::Own(b"*1\r\n$4\r\nPING\r\n".to_vec(), 0), facts);
+        let unit = Unit::new(settler, body, None);
+        let mut state = wire.records.state.lock();
+        state.inflight.push(unit, 14);
+        let mark = state.inflight.mark();
+        drop(state);
+        // The reply, and with it something that is no reply.
+        assert!(server.write.write(b"+OK\r\n?\r\n").is_ok());
+        read(&wire, mark, || false);
+        assert_eq!(cell.take_one(), Ok(Value::Ok));
+        // The thread was about to rest when this happened.
+        assert!(wire.records.rest(Duration::from_secs(20)), "nobody woke it");
+    }
 }

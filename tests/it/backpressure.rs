@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use reslot::{Certainty, Client, Reason, Result, Value, WhenFull, cmd};
 
+use crate::calls::await_stats;
 use crate::fake::{FakeCluster, Gate};
 use crate::run::{builder, pipeline, run, send, texts, words};
 
@@ -181,6 +182,22 @@ fn submissions_during_an_outage_are_bounded_and_then_refused_at_once() {
         .for_each(|pending| drop(pending.wait().unwrap()));
     let executed = cluster.log().executed().commands("SET").count();
     assert!((served..=served + unknown).contains(&executed));
+}
+
+#[test]
+fn a_part_that_waits_for_room_does_not_hold_up_the_replies_to_another() {
+    let cluster = FakeCluster::start(2);
+    let (client, held, pending) = full(&cluster, WhenFull::Wait);
+    std::thread::scope(|scope| {
+        let both = scope.spawn(|| texts(&pipeline(&client, &["INCR bar", "INCR foo"])));
+        await_stats(&cluster, &client, 1, |stats| stats.succeeded == 1);
+        assert!(!both.is_finished());
+        held.release();
+        assert_eq!(both.join().unwrap(), ["1", "1"]);
+    });
+    pending
+        .into_iter()
+        .for_each(|pending| drop(pending.wait().unwrap()));
 }
 
 #[test]
