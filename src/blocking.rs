@@ -18,6 +18,7 @@ use crate::proto::slot::Slot;
 use crate::proto::unit::{Facts, Target};
 use crate::proto::value::{ServerError, Value};
 use crate::proto::verdict::Reply;
+use crate::reply::relax::Extension;
 use crate::request::Request;
 use crate::runtime::clock;
 use crate::runtime::dedicated::{Broken, Cut, Limits};
@@ -72,6 +73,8 @@ struct Call<'a> {
     /// Until when trouble is waited out, if the caller states no patience: a short time to block
     /// is no short time for the cluster.
     trouble_until: Option<Instant>,
+    /// Makes all of these but `block_until` longer where maintenance is announced.
+    extension: Option<Extension>,
     /// The server is told a shorter time than the command says, because the caller waits less.
     is_cut_short: bool,
     /// A redirect names the next node.
@@ -121,6 +124,8 @@ impl<'a> Call<'a> {
         let trouble_until = block_until
             .zip(margin)
             .map(|(until, margin)| until.max(margin));
+        let base = if patience.is_some() { None } else { own };
+        let extension = core.extension(base.unwrap_or(now));
         let is_cut_short = before.is_some_and(|before| own.is_none_or(|own| before < own));
         Self {
             core,
@@ -129,6 +134,7 @@ impl<'a> Call<'a> {
             block_until,
             patience,
             trouble_until,
+            extension,
             is_cut_short,
             next: None,
             redirects: 0,
@@ -158,7 +164,8 @@ impl<'a> Call<'a> {
 
     fn limits_by(&self, deadline: Option<Instant>) -> Limits<'_> {
         let cancel = self.request.cancel.as_ref();
-        Limits::new(deadline, cancel.map(|token| token.signal()))
+        let cancel = cancel.map(|token| token.signal());
+        Limits::new(deadline, cancel, self.extension.as_ref())
     }
 
     fn attempt(&mut self) -> Attempt {
@@ -213,18 +220,11 @@ impl<'a> Call<'a> {
 
     /// The end that the time has brought before anything is sent again.
     fn is_over(&mut self) -> Option<Attempt> {
+        let limits = self.limits_by(self.patience);
+        if let Err(broken) = self.core.pool.check(limits, self.node.as_ref()) {
+            return Some(Attempt::Failed(self.failure(broken.reason())));
+        }
         let now = clock::now();
-        if self
-            .request
-            .cancel
-            .as_ref()
-            .is_some_and(|token| token.is_cancelled())
-        {
-            return Some(Attempt::Failed(self.failure(Reason::Cancelled)));
-        }
-        if self.patience.is_some_and(|patience| patience <= now) {
-            return Some(Attempt::Failed(self.failure(Reason::Timeout)));
-        }
         if self.attempts > 0 && self.block_until.is_some_and(|until| until <= now) {
             // It waited as long as it was to, on several nodes together.
             return Some(if self.is_cut_short {
@@ -336,9 +336,7 @@ impl<'a> Call<'a> {
                 }
                 Reason::Timeout
             }
-            Err(Broken::Closed) => Reason::Closed,
-            Err(Broken::Cancelled) => Reason::Cancelled,
-            Err(Broken::Timeout | Broken::Lost(_)) => Reason::Timeout,
+            Err(broken) => broken.reason(),
         };
         Err(self.failure(reason).into())
     }

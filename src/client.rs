@@ -22,7 +22,7 @@ use crate::proto::redirect::Redirect;
 use crate::proto::slot::Slot;
 use crate::proto::unit::{Body, Unit};
 use crate::proto::value::Value;
-use crate::reply::relax::Relax;
+use crate::reply::relax::{Extension, Relax};
 use crate::reply::{Cell, Gone, Home, Patience, Settler};
 use crate::request::{Plan, Request};
 use crate::runtime::clock;
@@ -416,6 +416,12 @@ impl Core {
             slot,
             relax.map(|relax| Patience::new(relax, clock::now())),
         )
+    }
+
+    /// How much longer a call on a connection of its own waits while maintenance is announced.
+    pub(crate) fn extension(&self, base: Instant) -> Option<Extension> {
+        let relax = self.relax.as_ref();
+        relax.map(|relax| Extension::new(relax, base))
     }
 
     /// Ends what is open in a cell, and has what it leaves behind removed.

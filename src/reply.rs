@@ -172,10 +172,16 @@ impl Cell {
     /// Until when its caller waits although its deadline has passed; `None`: no longer. Once this
     /// was said it stays, also if the maintenance ends meanwhile.
     pub(crate) fn extended(&self, now: Instant) -> Option<Instant> {
+        self.extended_at(None, now)
+    }
+
+    /// The same, for a caller that waits for room at `home`.
+    fn extended_at(&self, home: Option<Home>, now: Instant) -> Option<Instant> {
         let patience = self.patience.as_ref()?;
         let state = self.state.lock();
-        let (known, homes) = (state.extended, state.homes.to_vec());
+        let (known, mut homes) = (state.extended, state.homes.to_vec());
         drop(state);
+        homes.extend(home);
         if !known {
             if !patience.relax.is_open(&homes, now) {
                 return None;
@@ -371,6 +377,21 @@ impl Settler {
     /// Notes where its unit is now.
     pub(crate) fn set_home(&self, home: Home) {
         self.cell.state.lock().homes.add(home);
+    }
+
+    /// Until when its caller waits for room at `home`, as things are at that time.
+    pub(crate) fn room_until(
+        &self,
+        home: Home,
+        deadline: Option<Instant>,
+        now: Instant,
+    ) -> Option<Instant> {
+        let deadline = deadline?;
+        if now < deadline {
+            return Some(deadline);
+        }
+        let later = self.cell.extended_at(Some(home), now);
+        Some(later.map_or(deadline, |later| later.max(deadline)))
     }
 
     fn end(&mut self, outcomes: impl Iterator<Item = Outcome>) {
@@ -603,13 +624,14 @@ mod tests {
         let (between, _ticket) = cell(Home::Coordinator);
         let (impatient, _ticket) = simple(1);
         assert_eq!(here.extended(begin), None);
-        relax.hear(NodeKey(1), &Notice::Begun(Work::Slots, 1), begin);
+        let addr = NodeAddr::new("h", 1);
+        relax.hear(NodeKey(1), &addr, &Notice::Begun(Work::Slots, 1), begin);
         assert_eq!(here.extended(begin), Some(end));
         assert_eq!(elsewhere.extended(begin), None);
         assert_eq!(between.extended(begin), Some(end));
         assert_eq!(impatient.extended(begin), None);
         // What was granted stays.
-        relax.hear(NodeKey(1), &Notice::SlotsMoved(1, vec![]), begin);
+        relax.hear(NodeKey(1), &addr, &Notice::SlotsMoved(1, vec![]), begin);
         assert_eq!(cell(node(1)).0.extended(begin), None);
         assert_eq!(here.extended(begin), Some(end));
         ticket.settle(Err(Failure::new(Reason::Timeout, Certainty::NotSent)));

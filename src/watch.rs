@@ -113,7 +113,7 @@ impl<'a> Watched<'a> {
             addr,
             slot,
             asking,
-            limits: Limits::new(None, None),
+            limits: Limits::new(None, None, None),
             known: Known::default(),
             state: State::Watching,
         }
@@ -330,7 +330,7 @@ impl<'a> Watched<'a> {
     /// Nothing is sent that was cancelled before, or is late already.
     fn check_limits(&mut self, limits: Limits<'_>) -> Result<()> {
         let was_sent = false;
-        let checked = self.core.pool.check(limits);
+        let checked = self.core.pool.check(limits, Some(&self.addr));
         checked.map_err(|why| self.cut(&Cut { why, was_sent }))
     }
 

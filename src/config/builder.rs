@@ -294,8 +294,10 @@ impl Builder {
     }
 
     /// How long a call waits for its reply at least, while its node has announced maintenance:
-    /// also one that waits already, and also if the call itself states a shorter time. Longer
-    /// times, and calls that wait for ever, are not changed. Default: 10 s.
+    /// also one that waits already, or waits for room, and also if the call itself states a
+    /// shorter time. A session of [`Client::watch`](crate::Client::watch) is one call; for a
+    /// command that blocks, the time begins when it should have ended. Longer times, and calls
+    /// that wait for ever, are not changed. Default: 10 s.
     ///
     /// Calls that time out meanwhile say so by
     /// [`Reason::MaintenanceTimeout`](crate::Reason::MaintenanceTimeout).

@@ -17,6 +17,7 @@ use crate::proto::addr::NodeAddr;
 use crate::proto::outcome::Reason;
 use crate::proto::resp::decode::Frame;
 use crate::proto::verdict::Reply;
+use crate::reply::relax::Extension;
 use crate::sync::{Condvar, Mutex};
 
 /// How long an idle connection is kept.
@@ -79,6 +80,8 @@ pub(crate) struct Dedicated<'a> {
 pub(crate) enum Broken {
     /// The deadline passed.
     Timeout,
+    /// The later one passed, too, that announced maintenance had led to.
+    MaintenanceTimeout,
     /// The caller cancelled.
     Cancelled,
     /// The client closes.
@@ -91,6 +94,7 @@ impl Broken {
     pub(crate) fn reason(&self) -> Reason {
         match self {
             Broken::Timeout => Reason::Timeout,
+            Broken::MaintenanceTimeout => Reason::MaintenanceTimeout,
             Broken::Cancelled => Reason::Cancelled,
             Broken::Closed => Reason::Closed,
             Broken::Lost(_) => Reason::ConnectionLost,
@@ -111,13 +115,20 @@ pub(crate) struct Limits<'a> {
     pub(crate) deadline: Option<Instant>,
     /// Disconnected when the caller cancels: all it does, or this.
     cancels: [Option<&'a Receiver<()>>; 2],
+    /// Makes it longer where maintenance is announced.
+    extension: Option<&'a Extension>,
 }
 
 impl<'a> Limits<'a> {
-    pub(crate) fn new(deadline: Option<Instant>, cancel: Option<&'a Receiver<()>>) -> Self {
+    pub(crate) fn new(
+        deadline: Option<Instant>,
+        cancel: Option<&'a Receiver<()>>,
+        extension: Option<&'a Extension>,
+    ) -> Self {
         Self {
             deadline,
             cancels: [cancel, None],
+            extension,
         }
     }
 
@@ -130,6 +141,27 @@ impl<'a> Limits<'a> {
         Self {
             deadline: self.deadline.into_iter().chain(deadline).min(),
             cancels: [self.cancels[0], cancel],
+            extension: self.extension,
+        }
+    }
+
+    /// When it ends, as things are.
+    fn end(&self) -> Option<Instant> {
+        let deadline = self.deadline?;
+        let granted = self.extension.and_then(Extension::granted);
+        Some(granted.map_or(deadline, |end| end.max(deadline)))
+    }
+
+    /// Whether there is time left at a node, or while at none.
+    fn check_time(&self, node: Option<&NodeAddr>) -> Result<(), Broken> {
+        let now = clock::now();
+        if self.deadline.is_none_or(|deadline| now < deadline) {
+            return Ok(());
+        }
+        match self.extension.and_then(|longer| longer.extend(node, now)) {
+            Some(end) if now < end => Ok(()),
+            Some(_) => Err(Broken::MaintenanceTimeout),
+            None => Err(Broken::Timeout),
         }
     }
 
@@ -188,10 +220,11 @@ impl Pool {
         let stops: Vec<_> = std::iter::once(&self.closed)
             .chain(limits.cancels())
             .collect();
-        let opened = self.dialer.open_node_by(addr, limits.deadline, &stops);
+        let opened = self.dialer.open_node_by(addr, limits.end(), &stops);
         let mut open = opened.map_err(|error| {
             log::info!("node {addr}: cannot connect: {error}");
-            self.check(limits).err().unwrap_or(Broken::Lost(error))
+            let ended = self.check(limits, Some(addr)).err();
+            ended.unwrap_or(Broken::Lost(error))
         })?;
         open.connection
             .read
@@ -211,25 +244,20 @@ impl Pool {
             recv(self.closed) -> _ => return Err(Broken::Closed),
             recv(one) -> _ => return Err(Broken::Cancelled),
             recv(other) -> _ => return Err(Broken::Cancelled),
-            default(limits.deadline.map_or(end, |deadline| deadline.min(end))
+            default(limits.end().map_or(end, |other| other.min(end))
                 .saturating_duration_since(clock::now())) => {}
         }
-        self.check(limits)
+        self.check(limits, None)
     }
 
-    /// Whether an exchange may begin, or go on.
-    pub(crate) fn check(&self, limits: Limits<'_>) -> Result<(), Broken> {
+    /// Whether an exchange with a node may begin, or go on, or whatever is to be done without one.
+    pub(crate) fn check(&self, limits: Limits<'_>, node: Option<&NodeAddr>) -> Result<(), Broken> {
         if is_gone(&self.closed) {
             Err(Broken::Closed)
         } else if limits.cancels().any(is_gone) {
             Err(Broken::Cancelled)
-        } else if limits
-            .deadline
-            .is_some_and(|deadline| deadline <= clock::now())
-        {
-            Err(Broken::Timeout)
         } else {
-            Ok(())
+            limits.check_time(node)
         }
     }
 
@@ -327,7 +355,7 @@ impl Dedicated<'_> {
             match open.connection.write.write(bytes) {
                 Ok(0) => return Err(lost()),
                 Ok(count) => bytes = &bytes[count..],
-                Err(error) if is_slice(&error) => self.pool.check(limits)?,
+                Err(error) if is_slice(&error) => self.pool.check(limits, Some(&self.addr))?,
                 Err(error) => return Err(Broken::Lost(error)),
             }
         }
@@ -349,7 +377,7 @@ impl Dedicated<'_> {
                     // Not before it is known that the reply is not there: a popped element that
                     // has come must not be thrown away.
                     if std::mem::take(&mut came) {
-                        self.pool.check(limits)?;
+                        self.pool.check(limits, Some(&self.addr))?;
                     }
                     match open.connection.read.read(open.decoder.spare()) {
                         Ok(0) => return Err(lost()),
@@ -357,7 +385,9 @@ impl Dedicated<'_> {
                             open.decoder.filled(count);
                             came = true;
                         }
-                        Err(error) if is_slice(&error) => self.pool.check(limits)?,
+                        Err(error) if is_slice(&error) => {
+                            self.pool.check(limits, Some(&self.addr))?
+                        }
                         Err(error) => return Err(Broken::Lost(error)),
                     }
                 }
@@ -457,7 +487,7 @@ mod tests {
         assert!(server.write.write(b"*2\r\n$1\r\nk\r\n$1\r\nx\r\n").is_ok());
         let (keep, cancel) = bounded(0);
         drop(keep);
-        let limits = Limits::new(Some(clock::now()), Some(&cancel));
+        let limits = Limits::new(Some(clock::now()), Some(&cancel), None);
         let replies = dedicated.exchange(b"*1\r\n$5\r\nBLPOP\r\n", 1, limits);
         let popped = ["k", "x"].map(|text| Value::Bulk(text.into()));
         assert_eq!(replies.unwrap(), [Ok(Value::Array(popped.into()))]);

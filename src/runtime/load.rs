@@ -148,12 +148,12 @@ impl Load {
         self.coming.add(more);
     }
 
-    /// Waits until a unit of this size may fit (`true`), or the deadline passes or its caller has
-    /// gone (`false`).
+    /// Waits until a unit of this size may fit (`true`), or its caller has gone or has come to the
+    /// end of its time (`false`). `end` tells when that is, as things are at some time.
     pub(crate) fn wait_for_room(
         &self,
         more: Amount,
-        deadline: Option<Instant>,
+        end: impl Fn(Instant) -> Option<Instant>,
         is_gone: impl Fn() -> bool,
     ) -> bool {
         let mut gate = self.gate.lock();
@@ -166,12 +166,13 @@ impl Load {
                 break true;
             }
             let now = clock::now();
-            if is_gone() || deadline.is_some_and(|deadline| deadline <= now) {
+            let end = end(now);
+            if is_gone() || end.is_some_and(|end| end <= now) {
                 break false;
             }
             // A cancel does not know of this wait, so it is looked for now and then.
             let look = now + LOOK_FOR_CANCEL;
-            let until = deadline.map_or(look, |deadline| deadline.min(look));
+            let until = end.map_or(look, |end| end.min(look));
             self.room.wait_until(&mut gate, until);
         };
         self.waiters.fetch_sub(1, Ordering::SeqCst);
@@ -255,12 +256,12 @@ mod tests {
         let load = Load::new(amount(1, 100));
         load.coming(amount(1, 1));
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| load.wait_for_room(amount(1, 1), None, || false));
+            let waiter = scope.spawn(|| load.wait_for_room(amount(1, 1), |_| None, || false));
             load.arrived(amount(1, 1));
             load.set_queued(amount(0, 0));
             assert!(waiter.join().unwrap());
             load.set_sent(amount(1, 1));
-            let waiter = scope.spawn(|| load.wait_for_room(amount(1, 1), None, || false));
+            let waiter = scope.spawn(|| load.wait_for_room(amount(1, 1), |_| None, || false));
             load.close();
             assert!(waiter.join().unwrap());
         });

@@ -194,7 +194,7 @@ impl Link {
             return;
         };
         log::info!("node {}: announced: {notice}", records.addr);
-        relax.hear(records.key, &notice, clock::now());
+        relax.hear(records.key, &records.addr, &notice, clock::now());
         if let Notice::Moving(moving) = &notice {
             self.moving = Some(moving.clone());
             records.rest.call();

@@ -223,7 +223,11 @@ impl Routes {
                     let load = node
                         .as_ref()
                         .map_or(&self.parked_load, |node| &node.wire.records.load);
-                    if !load.wait_for_room(more, unit.deadline, || unit.ticket.is_dead()) {
+                    let home = node
+                        .as_ref()
+                        .map_or(Home::Coordinator, |node| Home::Node(node.key));
+                    let end = |now| unit.ticket.room_until(home, unit.deadline, now);
+                    if !load.wait_for_room(more, end, || unit.ticket.is_dead()) {
                         let addr = node.as_ref().map(|node| &node.wire.records.addr);
                         fail(unit, Reason::QueueFull, addr);
                         return None;

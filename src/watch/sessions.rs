@@ -32,7 +32,14 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
     options: &WatchOptions,
     mut session: impl FnMut(&mut Watched<'_>) -> Result<R>,
 ) -> Result<R> {
-    let mut sessions = Sessions::new(core, common_slot(core, keys)?, options);
+    let slot = common_slot(core, keys)?;
+    let now = clock::now();
+    let timeout = options.timeout.unwrap_or(core.config.response_timeout);
+    let deadline = timeout.and_then(|timeout| now.checked_add(timeout));
+    let cancel = options.cancel.as_ref().map(|token| token.signal());
+    let extension = core.extension(now);
+    let limits = Limits::new(deadline, cancel, extension.as_ref());
+    let mut sessions = Sessions::new(core, slot, limits);
     let mut watch = Encoded::new(b"WATCH");
     keys.iter().for_each(|key| watch.push(key.as_ref()));
     for run in 1..=RUNS {
@@ -96,17 +103,13 @@ struct Sessions<'a> {
 }
 
 impl<'a> Sessions<'a> {
-    fn new(core: &'a Arc<Core>, slot: Slot, options: &'a WatchOptions) -> Self {
-        let timeout = options.timeout.unwrap_or(core.config.response_timeout);
+    fn new(core: &'a Arc<Core>, slot: Slot, limits: Limits<'a>) -> Self {
         let mut failure = Failure::new(Reason::WatchLost, Certainty::NotSent);
         failure.slot = Some(slot);
         Self {
             core,
             slot,
-            limits: Limits::new(
-                timeout.and_then(|timeout| clock::now().checked_add(timeout)),
-                options.cancel.as_ref().map(|token| token.signal()),
-            ),
+            limits,
             pause: Duration::ZERO,
             next: None,
             redirects: 0,

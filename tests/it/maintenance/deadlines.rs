@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use reslot::{Certainty, Client, Error, Reason, cmd};
+use reslot::{Certainty, Client, Error, Reason, Value, cmd};
 
 use super::announce::{
     announce, builder, connect, eventually, pass, plain, smigrated, smigrating, timed,
 };
-use crate::fake::{FakeCluster, Script, key_for_slot};
+use crate::fake::{FakeCluster, Gate, Script, key_for_slot};
 
 const CONFIGURED: Duration = Duration::from_millis(300);
 const RELAXED: Duration = Duration::from_millis(1500);
@@ -113,6 +113,98 @@ fn a_queued_command_has_longer_too() {
         cluster.node(0).resume_reading();
         large.join().unwrap().unwrap();
         assert_eq!(queued.wait().unwrap(), 1);
+    });
+}
+
+#[test]
+fn calls_on_connections_of_their_own_have_longer_too() {
+    for announced in [true, false] {
+        let cluster = FakeCluster::start(2);
+        let client = builder(&cluster)
+            .response_timeout(CONFIGURED)
+            .relaxed_timeout(Duration::from_secs(10))
+            .connect()
+            .unwrap();
+        let key = key_for_slot(1);
+        let gates = ["BLPOP", "EXEC"].map(|name| cluster.node(0).on(name).hold());
+        if announced {
+            announce(&cluster, &client, 0, &smigrating(1, "1"));
+        }
+        let blpop = || cmd("BLPOP").arg(format!("{{{key}}}list")).arg("0.01");
+        let (blocked, impatient, watched) = std::thread::scope(|scope| {
+            let blocked = scope.spawn(|| client.query::<Value>(blpop()));
+            let impatient = scope.spawn(|| client.query::<Value>(blpop().timeout(CONFIGURED)));
+            let watched = scope.spawn(|| {
+                client.watch(&[&key], |session| {
+                    session.transaction::<(i64,)>(|t| {
+                        t.add(cmd("INCR").arg(&key));
+                    })
+                })
+            });
+            if announced {
+                gates[0].wait_arrived(2);
+                gates[1].wait_arrived(1);
+                pass(3 * CONFIGURED);
+                gates.iter().for_each(Gate::release);
+            }
+            let calls = (blocked.join(), impatient.join(), watched.join());
+            (calls.0.unwrap(), calls.1.unwrap(), calls.2.unwrap())
+        });
+        if announced {
+            assert_eq!(blocked, Ok(Value::Null));
+            assert_eq!(impatient, Ok(Value::Null));
+            assert_eq!(watched, Ok((1,)));
+        } else {
+            for error in [blocked.err(), impatient.err(), watched.err()] {
+                let error = error.unwrap();
+                assert_eq!(error.failure().unwrap().reason(), Reason::Timeout);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_longer_time_of_a_connection_of_its_own_ends_too() {
+    let cluster = FakeCluster::start(2);
+    let client = builder(&cluster)
+        .response_timeout(CONFIGURED)
+        .relaxed_timeout(RELAXED)
+        .connect()
+        .unwrap();
+    cluster.node(0).on("BLPOP").ignore();
+    announce(&cluster, &client, 0, &plain("FAILING_OVER", 1));
+    let key = key_for_slot(1);
+    let (result, time) = timed(|| client.query::<Value>(cmd("BLPOP").arg(key).arg("0.01")));
+    let error = result.unwrap_err();
+    let reason = error.failure().unwrap().reason();
+    assert_eq!(reason, Reason::MaintenanceTimeout);
+    assert_eq!(error.certainty(), Certainty::Unknown);
+    assert!(time >= RELAXED, "{time:?}");
+}
+
+#[test]
+fn who_waits_for_room_has_longer_too() {
+    let cluster = FakeCluster::start(2);
+    let client = builder(&cluster)
+        .response_timeout(CONFIGURED)
+        .relaxed_timeout(Duration::from_secs(10))
+        .queue_commands(1)
+        .connect()
+        .unwrap();
+    let incr = || cmd("INCR").arg(key_for_slot(1));
+    let gate = cluster.node(0).on("INCR").times(1).hold();
+    let first = client.send::<i64>(incr().timeout(None)).unwrap();
+    gate.wait_arrived(1);
+    let error = client.query::<i64>(incr()).unwrap_err();
+    assert_eq!(error.failure().unwrap().reason(), Reason::QueueFull);
+    std::thread::scope(|scope| {
+        announce(&cluster, &client, 0, &smigrating(1, "1"));
+        let second = scope.spawn(|| client.query::<i64>(incr()));
+        pass(2 * CONFIGURED);
+        assert!(!second.is_finished());
+        gate.release();
+        assert_eq!(first.wait(), Ok(1));
+        assert_eq!(second.join().unwrap(), Ok(2));
     });
 }
 
