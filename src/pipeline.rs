@@ -1,24 +1,19 @@
 //! Pipelines: many commands sent together, one result each.
 
+mod groups;
+
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::cmd::Cmd;
 use crate::convert::FromValue;
 use crate::error::{Error, Result};
-use crate::proto::cluster::NodeKey;
-use crate::proto::outcome::Outcome;
-use crate::proto::slot::Slot;
-use crate::proto::unit::{Batch, Body, Ticket, Unit};
 use crate::proto::value::Value;
-use crate::reply::order::{Ran, may_have_run};
-use crate::reply::{Cell, Settler};
-use crate::request::{Plan, Request, Whole, refused};
+use crate::request::{Plan, Request, Whole};
 use crate::runtime::clock;
-use crate::runtime::direct::Driven;
-use crate::runtime::routes::{Pick, Snapshot};
+use groups::Groups;
 
 /// Commands for any slots and nodes, sent together.
 ///
@@ -30,7 +25,13 @@ use crate::runtime::routes::{Pick, Snapshot};
 #[derive(Debug)]
 pub struct Pipeline<'a> {
     core: &'a Arc<Core>,
-    commands: Vec<Cmd>,
+    len: usize,
+    groups: Groups<'a>,
+    /// A command whose keys only a server can tell, and all that were added since: what is behind
+    /// it must not get in front of it.
+    unknown: Vec<Cmd>,
+    /// What is wrong with a command, by index.
+    wrong: Vec<(usize, Error)>,
     timeout: Option<Option<Duration>>,
     cancel: Option<CancelToken>,
 }
@@ -45,7 +46,10 @@ impl<'a> Pipeline<'a> {
     pub(crate) fn new(core: &'a Arc<Core>) -> Self {
         Self {
             core,
-            commands: Vec::new(),
+            len: 0,
+            groups: Groups::new(core),
+            unknown: Vec::new(),
+            wrong: Vec::new(),
             timeout: None,
             cancel: None,
         }
@@ -54,8 +58,27 @@ impl<'a> Pipeline<'a> {
     /// Adds a command. What is wrong with it shows in its own result and concerns no other: also
     /// that it states a timeout, a deadline or a cancel token, which a pipeline has as a whole.
     pub fn add(&mut self, command: Cmd) -> &mut Self {
-        self.commands.push(command);
+        let index = self.len;
+        self.len += 1;
+        if !self.unknown.is_empty() {
+            self.unknown.push(command);
+            return self;
+        }
+        // At once, so that its buffer is free for the next one.
+        let plan = WHOLE
+            .check(&command)
+            .and_then(|()| Request::plan_now(&command, self.core));
+        match plan {
+            Ok(None) => self.unknown.push(command),
+            Ok(Some(plan)) => self.group(index, &command, Ok(plan)),
+            Err(error) => self.group(index, &command, Err(error)),
+        }
         self
+    }
+
+    fn group(&mut self, index: usize, command: &Cmd, plan: Result<Plan>) {
+        let added = plan.and_then(|plan| self.groups.add(index, command, plan));
+        self.wrong.extend(added.err().map(|error| (index, error)));
     }
 
     /// Waits this long for all replies instead of the client's `response_timeout`; `None` waits
@@ -74,12 +97,12 @@ impl<'a> Pipeline<'a> {
 
     /// How many commands it has.
     pub fn len(&self) -> usize {
-        self.commands.len()
+        self.len
     }
 
     /// Whether it has no commands.
     pub fn is_empty(&self) -> bool {
-        self.commands.is_empty()
+        self.len == 0
     }
 
     /// Sends all commands and waits for all results, in the order of the commands. At the deadline
@@ -95,20 +118,23 @@ impl<'a> Pipeline<'a> {
     ///
     /// # Errors
     /// None as a whole at present: each result carries its own.
-    pub fn execute_with_report(self) -> Result<Report> {
+    pub fn execute_with_report(mut self) -> Result<Report> {
         let timeout = self.timeout.unwrap_or(self.core.config.response_timeout);
         let deadline = timeout.and_then(|timeout| clock::now().checked_add(timeout));
-        let mut results: Vec<Option<Result<Value>>> = Vec::new();
-        results.resize_with(self.commands.len(), || None);
-        let snapshot = self.core.routes.snapshot();
-        let mut groups = Groups::new(self.core, &snapshot);
-        for (index, command) in self.commands.iter().enumerate() {
-            if let Err(error) = groups.add(index, command, deadline) {
-                results[index] = Some(Err(error));
-            }
+        let unknown = std::mem::take(&mut self.unknown);
+        for (index, command) in (self.len - unknown.len()..).zip(&unknown) {
+            let plan = WHOLE.check(command);
+            let plan = plan.and_then(|()| Request::plan_of(command, self.core, deadline));
+            self.group(index, command, plan);
         }
-        drop(self.commands);
-        let reordered = groups.run(deadline, self.cancel.as_ref(), &mut results);
+        let mut results: Vec<Option<Result<Value>>> = Vec::new();
+        results.resize_with(self.len, || None);
+        for (index, error) in self.wrong {
+            results[index] = Some(Err(error));
+        }
+        let reordered = self
+            .groups
+            .run(deadline, self.cancel.as_ref(), &mut results);
         let results = results.into_iter();
         Ok(Report {
             results: results.map(|result| result.unwrap_or_else(lost)).collect(),
@@ -144,234 +170,4 @@ fn lost() -> Result<Value> {
         crate::Reason::Abandoned,
         crate::Certainty::Unknown,
     )))
-}
-
-/// Whose result a place of the cell is, and where it was sent.
-struct Place {
-    /// The index in the pipeline.
-    index: usize,
-    slot: Option<Slot>,
-    /// `None` is the coordinator, or a node that the command names.
-    node: Option<NodeKey>,
-}
-
-impl Place {
-    fn ran(&self, outcome: &Outcome) -> Ran {
-        Ran {
-            index: self.index,
-            slot: self.slot,
-            may_have_run: may_have_run(outcome),
-        }
-    }
-}
-
-/// Commands by the node that serves them, and those that name their node.
-struct Groups<'a> {
-    core: &'a Arc<Core>,
-    snapshot: &'a Arc<Snapshot>,
-    parts: Vec<Part>,
-    /// Commands that name their node, which need not exist.
-    pinned: Vec<(Pick, Batch, usize)>,
-    commands: usize,
-}
-
-/// What goes to one node.
-struct Part {
-    key: Option<NodeKey>,
-    batch: Batch,
-    /// The index in the pipeline and the slot of each command.
-    places: Vec<(usize, Option<Slot>)>,
-}
-
-impl<'a> Groups<'a> {
-    fn new(core: &'a Arc<Core>, snapshot: &'a Arc<Snapshot>) -> Self {
-        Self {
-            core,
-            snapshot,
-            parts: Vec::new(),
-            pinned: Vec::new(),
-            commands: 0,
-        }
-    }
-
-    /// Adds a command that passes all checks.
-    fn add(&mut self, index: usize, command: &Cmd, deadline: Option<Instant>) -> Result<()> {
-        WHOLE.check(command)?;
-        let (facts, pick) = match Request::plan_of(command, self.core, deadline)? {
-            Plan::Shared(facts, pick) => (facts, pick),
-            Plan::Blocking(..) => {
-                let why = "a blocking command would hold up the rest of a pipeline";
-                return Err(refused(command, why));
-            }
-            Plan::FanOut(_) => {
-                let why =
-                    "in a pipeline a command goes to one node; use Client::query for all of them";
-                return Err(refused(command, why));
-            }
-        };
-        let bytes = command.encoded().as_bytes();
-        self.commands += 1;
-        if matches!(pick, Pick::Node(_)) {
-            let mut batch = Batch::default();
-            batch.push(bytes, facts);
-            self.pinned.push((pick, batch, index));
-            return Ok(());
-        }
-        let key = self.core.routes.route(self.snapshot, facts.target, &pick);
-        let part = self.part(key);
-        part.batch.push(bytes, facts);
-        part.places.push((index, facts.target.slot()));
-        Ok(())
-    }
-
-    /// The part of a node. There are few, so the search is cheaper than any index.
-    fn part(&mut self, key: Option<NodeKey>) -> &mut Part {
-        let at = self.parts.iter().position(|part| part.key == key);
-        let at = at.unwrap_or_else(|| {
-            let (batch, places) = (Batch::default(), Vec::new());
-            self.parts.push(Part { key, batch, places });
-            self.parts.len() - 1
-        });
-        &mut self.parts[at]
-    }
-
-    /// Hands the groups over, waits, and puts each result where it belongs. Gives the indices of
-    /// commands that ran after a later one.
-    fn run(
-        self,
-        deadline: Option<Instant>,
-        cancel: Option<&CancelToken>,
-        results: &mut [Option<Result<Value>>],
-    ) -> Vec<usize> {
-        if self.commands == 0 {
-            return Vec::new();
-        }
-        let (core, snapshot) = (self.core, self.snapshot);
-        let (cell, settler) = core.cell(self.commands, None);
-        let _registration = cancel.map(|token| token.register(core, &cell));
-        let order = self.hand_over(core, snapshot, (&cell, settler), deadline);
-        core.wait(&cell, deadline);
-        let outcomes = cell.take();
-        let reordered = cell.take_order().map_or_else(Vec::new, |ended| {
-            let ran = order.iter().zip(&outcomes);
-            let ran = ran.map(|(place, outcome)| place.ran(outcome));
-            ended.overtaken(&ran.collect::<Vec<_>>())
-        });
-        for (place, outcome) in order.into_iter().zip(outcomes) {
-            let result = outcome.map_err(|mut failure| {
-                // Who gives up on a whole pipeline does not know where each command was.
-                failure.slot = failure.slot.or(place.slot);
-                let node = place.node.and_then(|key| snapshot.addr(key));
-                failure.node = failure.node.take().or(node);
-                Error::from(failure)
-            });
-            results[place.index] = Some(result);
-        }
-        reordered
-    }
-
-    /// Hands everything over and tells what each place of the cell is.
-    fn hand_over(
-        self,
-        core: &Core,
-        seen: &Arc<Snapshot>,
-        (cell, settler): (&Cell, Settler),
-        deadline: Option<Instant>,
-    ) -> Vec<Place> {
-        let mut order = Vec::with_capacity(self.commands);
-        let mut rest = Some(settler);
-        let mut unit = |batch: Batch| {
-            let places = batch.len();
-            let body = Body::Part(Arc::new(batch), 0..places);
-            Unit::new(take_front(&mut rest, places), body, deadline)
-        };
-        let mut parts = Vec::with_capacity(self.parts.len());
-        for part in self.parts {
-            let places = part.places.into_iter().map(|(index, slot)| Place {
-                index,
-                slot,
-                node: part.key,
-            });
-            order.extend(places);
-            parts.push((part.key, unit(part.batch)));
-        }
-        for (pick, batch, index) in self.pinned {
-            order.push(Place {
-                index,
-                slot: None,
-                node: None,
-            });
-            core.routes
-                .submit(unit(batch), &pick, core.config.when_full);
-        }
-        match core
-            .routes
-            .submit_parts(seen, parts, core.may_drive(deadline))
-        {
-            Ok(submitted) => {
-                // All nodes work at the same time: first everything is written, then read.
-                submitted.driven.iter().for_each(Driven::write);
-                if !submitted.late.is_empty() {
-                    // Waiting for room may take long; replies must not wait for that.
-                    submitted.driven.iter().for_each(Driven::leave);
-                }
-                submitted
-                    .late
-                    .into_iter()
-                    .for_each(|unit| squeeze_in(core, unit));
-                let is_over = || core.is_over(cell, deadline);
-                let driven = submitted.driven.iter();
-                driven.for_each(|driven| driven.read(is_over));
-            }
-            // The routes changed since: each command looks for its own way, in order.
-            Err(parts) => parts.into_iter().for_each(|unit| {
-                unit.divide(
-                    |target| target,
-                    |_, piece| {
-                        core.routes
-                            .submit(piece, &Pick::Primary, core.config.when_full)
-                    },
-                );
-            }),
-        }
-        order
-    }
-}
-
-/// A ticket for the next so many places.
-fn take_front(rest: &mut Option<Settler>, places: usize) -> Settler {
-    let mut settler = rest
-        .take()
-        .expect("a cell has as many places as its pipeline has commands");
-    if settler.places() == places {
-        return settler;
-    }
-    let front = settler.split_front(places);
-    *rest = Some(settler);
-    front
-}
-
-/// Hands over a part that did not fit at once, piece by piece as room comes free.
-fn squeeze_in(core: &Core, mut unit: Unit<Settler>) {
-    let commands = (core.config.queue_commands / 4).max(1);
-    let bytes = (core.config.queue_bytes / 4).max(1);
-    loop {
-        let fits = unit.places_within(bytes).clamp(1, commands);
-        let (piece, rest) = if fits < unit.places() {
-            let front = unit.split_front(fits);
-            (front, Some(unit))
-        } else {
-            (unit, None)
-        };
-        // The owner may have changed while this waited: each slot looks for its own way.
-        piece.divide(
-            |target| target,
-            |_, piece| {
-                core.routes
-                    .submit(piece, &Pick::Primary, core.config.when_full)
-            },
-        );
-        let Some(rest) = rest else { return };
-        unit = rest;
-    }
 }

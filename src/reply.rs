@@ -563,7 +563,7 @@ mod tests {
     fn who_gives_up_learns_where_the_command_was() {
         let slot = Slot::new(7);
         let (cell, settler) = Cell::new(1, slot, None);
-        let (a, b) = (Home::Node(NodeKey(0)), Home::Node(NodeKey(1)));
+        let (a, b) = (Home::Node(NodeKey::new(0)), Home::Node(NodeKey::new(1)));
         for home in [a, b, Home::Coordinator, a, a, b] {
             settler.set_home(home);
         }
@@ -612,7 +612,7 @@ mod tests {
         let relax = Arc::new(Relax::new(Duration::from_secs(10)));
         let begin = Instant::now();
         let end = begin + Duration::from_secs(10);
-        let node = |key| Home::Node(NodeKey(key));
+        let node = |key| Home::Node(NodeKey::new(key));
         let cell = |home| {
             let patience = Patience::new(&relax, begin);
             let (cell, settler) = Cell::new(1, None, Some(patience));
@@ -625,13 +625,23 @@ mod tests {
         let (impatient, _ticket) = simple(1);
         assert_eq!(here.extended(begin), None);
         let addr = NodeAddr::new("h", 1);
-        relax.hear(NodeKey(1), &addr, &Notice::Begun(Work::Slots, 1), begin);
+        relax.hear(
+            NodeKey::new(1),
+            &addr,
+            &Notice::Begun(Work::Slots, 1),
+            begin,
+        );
         assert_eq!(here.extended(begin), Some(end));
         assert_eq!(elsewhere.extended(begin), None);
         assert_eq!(between.extended(begin), Some(end));
         assert_eq!(impatient.extended(begin), None);
         // What was granted stays.
-        relax.hear(NodeKey(1), &addr, &Notice::SlotsMoved(1, vec![]), begin);
+        relax.hear(
+            NodeKey::new(1),
+            &addr,
+            &Notice::SlotsMoved(1, vec![]),
+            begin,
+        );
         assert_eq!(cell(node(1)).0.extended(begin), None);
         assert_eq!(here.extended(begin), Some(end));
         ticket.settle(Err(Failure::new(Reason::Timeout, Certainty::NotSent)));

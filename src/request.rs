@@ -124,7 +124,17 @@ impl Request {
         })
     }
 
-    /// How a command is to be sent, checked like any other.
+    /// How a command is to be sent, checked like any other; `None` if a server has to be asked where
+    /// its keys are.
+    pub(crate) fn plan_now(command: &Cmd, core: &Arc<Core>) -> Result<Option<Plan>> {
+        Self::check_flaw(command, core)?;
+        let known = Self::known(command);
+        known
+            .map(|known| Self::plan(command, &known, core.is_standalone()))
+            .transpose()
+    }
+
+    /// The same, and a server is asked.
     pub(crate) fn plan_of(
         command: &Cmd,
         core: &Arc<Core>,
@@ -135,25 +145,30 @@ impl Request {
     }
 
     fn check(command: &Cmd, core: &Arc<Core>, deadline: Option<Instant>) -> Result<Known> {
-        match command.flaw() {
-            // A single server takes keys of any slots together.
-            Some(Misuse::CrossSlot(..)) if core.is_standalone() => {}
-            Some(flaw) => return Err(flaw.into()),
-            None => {}
-        }
-        Self::look_up(command, core, deadline)
-    }
-
-    fn look_up(command: &Cmd, core: &Arc<Core>, deadline: Option<Instant>) -> Result<Known> {
-        if let Some(spec) = command::find(command.encoded().args()) {
-            return Ok(Known::Table(spec));
-        }
-        let stated = command.stated_route().is_some() || command.stated_slot().is_some();
-        if stated {
-            return Ok(Known::Nothing);
+        Self::check_flaw(command, core)?;
+        if let Some(known) = Self::known(command) {
+            return Ok(known);
         }
         let spec = core.learned.look_up(command.name(), core, deadline)?;
         Ok(spec.map_or(Known::Nothing, Known::Dynamic))
+    }
+
+    fn check_flaw(command: &Cmd, core: &Core) -> Result<()> {
+        match command.flaw() {
+            // A single server takes keys of any slots together.
+            Some(Misuse::CrossSlot(..)) if core.is_standalone() => Ok(()),
+            Some(flaw) => Err(flaw.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// What is known without asking a server.
+    fn known(command: &Cmd) -> Option<Known> {
+        if let Some(spec) = command::find(command.encoded().args()) {
+            return Some(Known::Table(spec));
+        }
+        let stated = command.stated_route().is_some() || command.stated_slot().is_some();
+        stated.then_some(Known::Nothing)
     }
 
     fn plan(command: &Cmd, known: &Known, standalone: bool) -> Result<Plan> {

@@ -105,7 +105,7 @@ mod tests {
         };
         let ((inbox, _messages), (events, _reported)) = (unbounded(), unbounded());
         let addr = NodeAddr::new("h", 1);
-        let records = Records::new(NodeKey(0), addr, limit, None, inbox, events);
+        let records = Records::new(NodeKey::new(0), addr, limit, None, inbox, events);
         let wire = Wire::new(records);
         let (connection, mut server) = pair(1024);
         let decoder = Decoder::new(DecodeLimits::default());

@@ -167,7 +167,7 @@ mod tests {
         let (inbox, _messages) = unbounded();
         let (events, _reported) = unbounded();
         let addr = NodeAddr::new("h", 1);
-        let records = Records::new(NodeKey(0), addr, limit, None, inbox, events);
+        let records = Records::new(NodeKey::new(0), addr, limit, None, inbox, events);
         let (connection, _server) = pair(1024);
         let mut drive = Drive::new();
         drive.outbox.connect();

@@ -276,6 +276,13 @@ impl Routes {
         if !Arc::ptr_eq(&snapshot, seen) {
             return Err(parts.into_iter().map(|(_, unit)| unit).collect());
         }
+        if snapshot.closed {
+            drop(snapshot);
+            parts
+                .into_iter()
+                .for_each(|(_, unit)| fail(unit, Reason::Closed, None));
+            return Ok(Submitted::default());
+        }
         let mut submitted = Submitted::default();
         for (key, unit) in parts {
             let way = key

@@ -1,6 +1,7 @@
 //! The nodes that the coordinator knows, by every name they go by.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::time::Instant;
 
 use crate::proto::addr::NodeAddr;
@@ -8,11 +9,17 @@ use crate::proto::addr::NodeAddr;
 /// Names a node for as long as this client knows it. A node that leaves and comes back at the
 /// same address is a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct NodeKey(pub(crate) u32);
+pub(crate) struct NodeKey(NonZeroU32);
 
 impl NodeKey {
+    /// The key of the node at this place of a list. Never zero inside, so that the table of all
+    /// slots, where a slot may have no node, stays as small as the list of its keys.
+    pub(crate) fn new(index: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(index))
+    }
+
     pub(crate) fn index(self) -> usize {
-        self.0 as usize
+        self.0.get() as usize - 1
     }
 }
 
@@ -86,7 +93,7 @@ impl Nodes {
         if let Some(key) = self.find(addr) {
             return key;
         }
-        let key = NodeKey(self.next);
+        let key = NodeKey::new(self.next);
         self.next += 1;
         let node = Node {
             addr: addr.clone(),

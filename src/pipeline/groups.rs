@@ -1,0 +1,256 @@
+//! The commands of a pipeline, grouped by the nodes that they go to.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::cancel::CancelToken;
+use crate::client::Core;
+use crate::cmd::Cmd;
+use crate::error::{Error, Result};
+use crate::proto::cluster::NodeKey;
+use crate::proto::outcome::Outcome;
+use crate::proto::slot::Slot;
+use crate::proto::unit::{Batch, Body, Ticket, Unit};
+use crate::proto::value::Value;
+use crate::reply::order::{Ran, may_have_run};
+use crate::reply::{Cell, Settler};
+use crate::request::{Plan, refused};
+use crate::runtime::direct::Driven;
+use crate::runtime::routes::{Pick, Snapshot, Submitted};
+
+/// Whose result a place of the cell is, and where it was sent.
+#[derive(Debug)]
+struct Place {
+    /// The index in the pipeline.
+    index: usize,
+    slot: Option<Slot>,
+    /// `None` is the coordinator, or a node that the command names.
+    node: Option<NodeKey>,
+}
+
+impl Place {
+    fn ran(&self, outcome: &Outcome) -> Ran {
+        Ran {
+            index: self.index,
+            slot: self.slot,
+            may_have_run: may_have_run(outcome),
+        }
+    }
+}
+
+/// Commands by the node that serves them, and those that name their node.
+#[derive(Debug)]
+pub(super) struct Groups<'a> {
+    core: &'a Arc<Core>,
+    /// By these routes they are grouped.
+    snapshot: Arc<Snapshot>,
+    parts: Vec<Part>,
+    /// Commands that name their node, which need not exist.
+    pinned: Vec<(Pick, Batch, usize)>,
+    commands: usize,
+}
+
+/// What goes to one node.
+#[derive(Debug)]
+struct Part {
+    key: Option<NodeKey>,
+    batch: Batch,
+    /// The index in the pipeline and the slot of each command.
+    places: Vec<(usize, Option<Slot>)>,
+}
+
+impl<'a> Groups<'a> {
+    pub(super) fn new(core: &'a Arc<Core>) -> Self {
+        Self {
+            core,
+            snapshot: core.routes.snapshot(),
+            parts: Vec::new(),
+            pinned: Vec::new(),
+            commands: 0,
+        }
+    }
+
+    /// Adds a command, if it can be sent in a pipeline.
+    pub(super) fn add(&mut self, index: usize, command: &Cmd, plan: Plan) -> Result<()> {
+        let (facts, pick) = match plan {
+            Plan::Shared(facts, pick) => (facts, pick),
+            Plan::Blocking(..) => {
+                let why = "a blocking command would hold up the rest of a pipeline";
+                return Err(refused(command, why));
+            }
+            Plan::FanOut(_) => {
+                let why =
+                    "in a pipeline a command goes to one node; use Client::query for all of them";
+                return Err(refused(command, why));
+            }
+        };
+        let bytes = command.encoded().as_bytes();
+        self.commands += 1;
+        if matches!(pick, Pick::Node(_)) {
+            let mut batch = Batch::default();
+            batch.push(bytes, facts);
+            self.pinned.push((pick, batch, index));
+            return Ok(());
+        }
+        let key = self.core.routes.route(&self.snapshot, facts.target, &pick);
+        let part = self.part(key);
+        part.batch.push(bytes, facts);
+        part.places.push((index, facts.target.slot()));
+        Ok(())
+    }
+
+    /// The part of a node. There are few, so the search is cheaper than any index.
+    fn part(&mut self, key: Option<NodeKey>) -> &mut Part {
+        let at = self.parts.iter().position(|part| part.key == key);
+        let at = at.unwrap_or_else(|| {
+            let (batch, places) = (Batch::default(), Vec::new());
+            self.parts.push(Part { key, batch, places });
+            self.parts.len() - 1
+        });
+        &mut self.parts[at]
+    }
+
+    /// Hands the groups over, waits, and puts each result where it belongs. Gives the indices of
+    /// commands that ran after a later one.
+    pub(super) fn run(
+        mut self,
+        deadline: Option<Instant>,
+        cancel: Option<&CancelToken>,
+        results: &mut [Option<Result<Value>>],
+    ) -> Vec<usize> {
+        if self.commands == 0 {
+            return Vec::new();
+        }
+        let core = self.core;
+        let (cell, settler) = core.cell(self.commands, None);
+        let _registration = cancel.map(|token| token.register(core, &cell));
+        let order = self.hand_over((&cell, settler), deadline);
+        core.wait(&cell, deadline);
+        let outcomes = cell.take();
+        let reordered = cell.take_order().map_or_else(Vec::new, |ended| {
+            let ran = order.iter().zip(&outcomes);
+            let ran = ran.map(|(place, outcome)| place.ran(outcome));
+            ended.overtaken(&ran.collect::<Vec<_>>())
+        });
+        for (place, outcome) in order.into_iter().zip(outcomes) {
+            let result = outcome.map_err(|mut failure| {
+                // Who gives up on a whole pipeline does not know where each command was.
+                failure.slot = failure.slot.or(place.slot);
+                let node = place.node.and_then(|key| self.snapshot.addr(key));
+                failure.node = failure.node.take().or(node);
+                Error::from(failure)
+            });
+            results[place.index] = Some(result);
+        }
+        reordered
+    }
+
+    /// Hands everything over and tells what each place of the cell is.
+    fn hand_over(
+        &mut self,
+        (cell, settler): (&Cell, Settler),
+        deadline: Option<Instant>,
+    ) -> Vec<Place> {
+        let core = self.core;
+        let mut order = Vec::with_capacity(self.commands);
+        let mut rest = Some(settler);
+        let mut unit = |batch: Batch| {
+            let places = batch.len();
+            let body = Body::Part(Arc::new(batch), 0..places);
+            Unit::new(take_front(&mut rest, places), body, deadline)
+        };
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for part in std::mem::take(&mut self.parts) {
+            let places = part.places.into_iter().map(|(index, slot)| Place {
+                index,
+                slot,
+                node: part.key,
+            });
+            order.extend(places);
+            parts.push((part.key, unit(part.batch)));
+        }
+        for (pick, batch, index) in std::mem::take(&mut self.pinned) {
+            order.push(Place {
+                index,
+                slot: None,
+                node: None,
+            });
+            core.routes
+                .submit(unit(batch), &pick, core.config.when_full);
+        }
+        let submitted = self.submit(parts, core.may_drive(deadline));
+        // All nodes work at the same time: first everything is written, then read.
+        submitted.driven.iter().for_each(Driven::write);
+        if !submitted.late.is_empty() {
+            // Waiting for room may take long; replies must not wait for that.
+            submitted.driven.iter().for_each(Driven::leave);
+        }
+        submitted
+            .late
+            .into_iter()
+            .for_each(|unit| squeeze_in(core, unit));
+        let is_over = || core.is_over(cell, deadline);
+        let driven = submitted.driven.iter();
+        driven.for_each(|driven| driven.read(is_over));
+        order
+    }
+
+    /// Puts the parts where they belong. If the routes have changed since they were made, the new
+    /// ones divide them again.
+    fn submit(&self, mut parts: Vec<(Option<NodeKey>, Unit<Settler>)>, direct: bool) -> Submitted {
+        let routes = &self.core.routes;
+        let mut snapshot = Arc::clone(&self.snapshot);
+        loop {
+            let units = match routes.submit_parts(&snapshot, parts, direct) {
+                Ok(submitted) => return submitted,
+                Err(units) => units,
+            };
+            snapshot = routes.snapshot();
+            parts = Vec::with_capacity(units.len());
+            for unit in units {
+                unit.divide(
+                    |target| routes.route(&snapshot, target, &Pick::Primary),
+                    |key, piece| parts.push((key, piece)),
+                );
+            }
+        }
+    }
+}
+
+/// A ticket for the next so many places.
+fn take_front(rest: &mut Option<Settler>, places: usize) -> Settler {
+    let mut settler = rest
+        .take()
+        .expect("a cell has as many places as its pipeline has commands");
+    if settler.places() == places {
+        return settler;
+    }
+    let front = settler.split_front(places);
+    *rest = Some(settler);
+    front
+}
+
+/// Hands over a part that did not fit at once, piece by piece as room comes free.
+fn squeeze_in(core: &Core, mut unit: Unit<Settler>) {
+    let commands = (core.config.queue_commands / 4).max(1);
+    let bytes = (core.config.queue_bytes / 4).max(1);
+    loop {
+        let fits = unit.places_within(bytes).clamp(1, commands);
+        let (piece, rest) = if fits < unit.places() {
+            let front = unit.split_front(fits);
+            (front, Some(unit))
+        } else {
+            (unit, None)
+        };
+        // The owner may have changed while this waited: each slot looks for its own way.
+        piece.divide(
+            |target| target,
+            |_, piece| {
+                core.routes
+                    .submit(piece, &Pick::Primary, core.config.when_full)
+            },
+        );
+        let Some(rest) = rest else { return };
+        unit = rest;
+    }
+}
