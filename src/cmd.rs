@@ -208,6 +208,11 @@ impl Cmd {
         }
     }
 
+    /// Whether the caller left it to the client where the command goes.
+    pub(crate) fn states_no_place(&self) -> bool {
+        self.route.is_none() && self.slot.is_none() && self.read_only.is_none()
+    }
+
     pub(crate) fn stated_read_only(&self) -> Option<bool> {
         self.read_only
     }

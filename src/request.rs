@@ -173,6 +173,19 @@ impl Request {
 
     fn plan(command: &Cmd, known: &Known, standalone: bool) -> Result<Plan> {
         let encoded = command.encoded();
+        if let (Known::Table(spec), true) = (known, command.states_no_place()) {
+            if let Some((slot, access)) = spec.only_key(encoded.args()) {
+                let facts = Facts {
+                    target: Target::Slot(slot),
+                    repeatable: access != Access::Write,
+                };
+                let pick = match access {
+                    Access::ReadOnly => Pick::Replica,
+                    _ => Pick::Primary,
+                };
+                return Ok(Plan::Shared(facts, pick));
+            }
+        }
         let place = match known.place(encoded) {
             // All keys are on the one server; where the first one would be does not matter.
             Err(Error::Misuse(Misuse::CrossSlot(slot, _))) if standalone => Ok(Place::Slot(slot)),
