@@ -295,26 +295,34 @@ impl<'a> Groups<'a> {
             order.extend(places);
             parts.push((part.key, unit(part.batch)));
         }
+        let mut pinned = Vec::with_capacity(self.pinned.len());
         for (pick, batch, index) in self.pinned {
             order.push(Place {
                 index,
                 slot: None,
                 node: None,
             });
-            core.routes
-                .submit(unit(batch), &pick, core.config.when_full);
+            pinned.push((pick, unit(batch)));
         }
-        match core
-            .routes
-            .submit_parts(seen, parts, core.may_drive(deadline))
-        {
+        let when_full = core.config.when_full;
+        // What may wait for room comes last: a full node must not keep anything from the others.
+        let submit = |unit: Unit<Settler>, pick: &Pick| core.routes.submit(unit, pick, when_full);
+        let has_pinned = !pinned.is_empty();
+        let submit_pinned = || {
+            pinned
+                .into_iter()
+                .for_each(|(pick, unit)| submit(unit, &pick))
+        };
+        let direct = core.may_drive(deadline);
+        match core.routes.submit_parts(seen, parts, direct) {
             Ok(submitted) => {
                 // All nodes work at the same time: first everything is written, then read.
                 submitted.driven.iter().for_each(Driven::write);
-                if !submitted.late.is_empty() {
+                if has_pinned || !submitted.late.is_empty() {
                     // Waiting for room may take long; replies must not wait for that.
                     submitted.driven.iter().for_each(Driven::leave);
                 }
+                submit_pinned();
                 submitted
                     .late
                     .into_iter()
@@ -324,15 +332,12 @@ impl<'a> Groups<'a> {
                 driven.for_each(|driven| driven.read(is_over));
             }
             // The routes changed since: each command looks for its own way, in order.
-            Err(parts) => parts.into_iter().for_each(|unit| {
-                unit.divide(
-                    |target| target,
-                    |_, piece| {
-                        core.routes
-                            .submit(piece, &Pick::Primary, core.config.when_full)
-                    },
-                );
-            }),
+            Err(parts) => {
+                parts.into_iter().for_each(|unit| {
+                    unit.divide(|target| target, |_, piece| submit(piece, &Pick::Primary));
+                });
+                submit_pinned();
+            }
         }
         order
     }
