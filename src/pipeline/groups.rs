@@ -169,21 +169,25 @@ impl<'a> Groups<'a> {
             order.extend(places);
             parts.push((part.key, unit(part.batch)));
         }
+        let mut pinned = Vec::with_capacity(self.pinned.len());
         for (pick, batch, index) in std::mem::take(&mut self.pinned) {
             order.push(Place {
                 index,
                 slot: None,
                 node: None,
             });
-            core.routes
-                .submit(unit(batch), &pick, core.config.when_full);
+            pinned.push((pick, unit(batch)));
         }
         let submitted = self.submit(parts, core.may_drive(deadline));
         // All nodes work at the same time: first everything is written, then read.
         submitted.driven.iter().for_each(Driven::write);
-        if !submitted.late.is_empty() {
+        if !pinned.is_empty() || !submitted.late.is_empty() {
             // Waiting for room may take long; replies must not wait for that.
             submitted.driven.iter().for_each(Driven::leave);
+        }
+        // What may wait for room comes last: a full node must not keep anything from the others.
+        for (pick, unit) in pinned {
+            core.routes.submit(unit, &pick, core.config.when_full);
         }
         submitted
             .late

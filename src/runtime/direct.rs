@@ -93,30 +93,80 @@ mod tests {
     use crate::reply::Cell;
     use crate::runtime::load::Amount;
     use crate::runtime::records::Records;
+    use crate::runtime::transport::Connection;
     use crate::runtime::transport::memory::pair;
     use crossbeam_channel::unbounded;
     use std::time::Duration;
 
-    #[test]
-    fn the_reading_thread_hears_of_an_end_that_a_caller_has_read() {
+    /// A connected node without threads, and the server's end.
+    fn wire() -> (Wire, Connection) {
         let limit = Amount {
             commands: 10,
             bytes: 1000,
         };
-        let ((inbox, _messages), (events, _reported)) = (unbounded(), unbounded());
+        // Nobody listens to what is told.
+        let ((inbox, _), (events, _)) = (unbounded(), unbounded());
         let addr = NodeAddr::new("h", 1);
-        let records = Records::new(NodeKey::new(0), addr, limit, None, inbox, events);
-        let wire = Wire::new(records);
-        let (connection, mut server) = pair(1024);
+        let wire = Wire::new(Records::new(
+            NodeKey::new(0),
+            addr,
+            limit,
+            None,
+            inbox,
+            events,
+        ));
+        let (connection, server) = pair(1024);
         let decoder = Decoder::new(DecodeLimits::default());
         wire.read.lock().open(connection.read, decoder, 1).unwrap();
+        let mut drive = wire.drive.lock();
+        drive.outbox.connect();
+        drive.write = Some(connection.write);
+        drop(drive);
+        (wire, server)
+    }
+
+    fn ping() -> (Arc<Cell>, Unit<Settler>) {
         let facts = Facts {
             target: Target::Any,
             repeatable: false,
         };
         let (cell, settler) = Cell::new(1, None, None);
         let body = Body::One(Bytes::Own(b"*1\r\n$4\r\nPING\r\n".to_vec(), 0), facts);
-        let unit = Unit::new(settler, body, None);
+        (cell, Unit::new(settler, body, None))
+    }
+
+    #[test]
+    fn nothing_is_written_behind_an_end_that_something_unread_hides() {
+        for closes in [false, true] {
+            let (wire, mut server) = wire();
+            assert!(server.write.write(b">1\r\n+news\r\n").is_ok());
+            if closes {
+                server.write.shutdown();
+            }
+            std::thread::scope(|scope| {
+                let records = &wire.records;
+                scope.spawn(|| records.rest(Duration::from_secs(20)));
+                while !records.rest.is_resting() {
+                    std::thread::yield_now();
+                }
+                let (_cell, unit) = ping();
+                let mut drive = wire.drive.lock();
+                let unit = drive.stage_alone(records, unit).unwrap_err();
+                drive.outbox.submit(unit, &mut Vec::new());
+                assert!(!drive.stage(records), "what has come is to be read first");
+                assert!(!wire.read_unasked(), "that was not the end yet");
+                assert!(drive.stage(records));
+                assert_eq!(drive.write.is_none(), closes);
+                assert_eq!(records.state.lock().inflight.is_empty(), closes);
+                records.rest.call();
+            });
+        }
+    }
+
+    #[test]
+    fn the_reading_thread_hears_of_an_end_that_a_caller_has_read() {
+        let (wire, mut server) = wire();
+        let (cell, unit) = ping();
         let mut state = wire.records.state.lock();
         state.inflight.push(unit, 14);
         let mark = state.inflight.mark();

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::clock;
 use super::load::Amount;
 use super::records::{Records, amount};
-use super::transport::{WriteHalf, is_slice};
+use super::transport::{Look, WriteHalf, is_slice};
 use crate::proto::cluster::Event;
 use crate::proto::outbox::Outbox;
 use crate::proto::unit::Unit;
@@ -34,11 +34,18 @@ impl Drive {
         self.write.is_some() && (self.outbox.has_staged() || self.outbox.can_stage())
     }
 
-    /// Puts what is queued on the wire, as far as it is to go with the next write.
-    pub(super) fn stage(&mut self, records: &Records) {
-        if !self.outbox.has_staged() && self.is_open(records) {
-            self.put_on_wire(records);
+    /// Puts what is queued on the wire, as far as it is to go with the next write. `false`: first
+    /// what has come is to be read.
+    pub(super) fn stage(&mut self, records: &Records) -> bool {
+        if self.outbox.has_staged() {
+            return true;
         }
+        match self.look(records) {
+            Look::Quiet => self.put_on_wire(records),
+            Look::Closed => {}
+            Look::Bytes => return false,
+        }
+        true
     }
 
     fn put_on_wire(&mut self, records: &Records) {
@@ -68,17 +75,25 @@ impl Drive {
         });
     }
 
-    /// Whether there is a connection to write to. While nobody reads, nobody else notices that the
-    /// server has closed it; what is written then would be lost without need.
-    fn is_open(&mut self, records: &Records) -> bool {
+    /// What a look at the connection finds before anything is put on the wire. While nobody reads,
+    /// nobody else notices that the server has closed it; what is written then would be lost
+    /// without need. Bytes that nobody waits for may hide the end.
+    fn look(&mut self, records: &Records) -> Look {
         let Some(write) = &self.write else {
-            return false;
+            return Look::Closed;
         };
-        let is_open = !records.rest.is_resting() || write.is_open();
-        if !is_open {
-            self.shut(records);
+        if !records.rest.is_resting() {
+            return Look::Quiet;
         }
-        is_open
+        match write.look() {
+            Look::Closed => {
+                self.shut(records);
+                Look::Closed
+            }
+            Look::Bytes if records.state.lock().inflight.is_empty() => Look::Bytes,
+            // A caller is about to read what it waits for.
+            Look::Bytes | Look::Quiet => Look::Quiet,
+        }
     }
 
     /// Writes once; at most for a write slice.
@@ -118,7 +133,7 @@ impl Drive {
         let idle = self.outbox.is_connected()
             && self.outbox.is_idle()
             && records.load.holds_only(amount(&unit))
-            && self.is_open(records);
+            && self.look(records) == Look::Quiet;
         if !idle {
             return Err(unit);
         }

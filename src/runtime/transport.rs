@@ -33,7 +33,7 @@ pub(crate) trait ReadHalf: Send {
     fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()>;
 }
 
-/// What a look at a connection finds.
+/// What a look at a connection finds. Nothing behind unread bytes can be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// It is open and silent.
@@ -50,9 +50,8 @@ pub(crate) trait WriteHalf: Send {
     /// it takes nothing.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Whether the other side has not closed the connection, as far as is known here. Never
-    /// blocks.
-    fn is_open(&self) -> bool;
+    /// What a read would find, without taking it. Never blocks.
+    fn look(&self) -> Look;
 
     /// Ends both directions; a read that blocks in the other half returns.
     fn shutdown(&self);
@@ -238,12 +237,13 @@ impl WriteHalf for TcpWrite {
         self.0.write(bytes)
     }
 
-    fn is_open(&self) -> bool {
+    fn look(&self) -> Look {
         let flags = MSG_PEEK | MSG_DONTWAIT;
         let peeked = SockRef::from(&self.0).recv_with_flags(&mut [MaybeUninit::uninit()], flags);
         match peeked {
-            Ok(count) => count > 0,
-            Err(error) => is_slice(&error),
+            Ok(count) if count > 0 => Look::Bytes,
+            Err(error) if is_slice(&error) => Look::Quiet,
+            Ok(_) | Err(_) => Look::Closed,
         }
     }
 

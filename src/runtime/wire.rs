@@ -5,7 +5,7 @@
 //! it. That is the node's own two threads, or a caller that found the node idle.
 
 use super::drive::Drive;
-use super::read_side::ReadSide;
+use super::read_side::{Progress, ReadSide};
 use super::records::Records;
 use crate::sync::Mutex;
 
@@ -26,5 +26,12 @@ impl Wire {
             read,
             drive: Mutex::new(Drive::new()),
         }
+    }
+
+    /// Reads once what came while nobody read and nobody waits; `true` if that was the end. If
+    /// somebody reads at this moment, that does as well.
+    pub(super) fn read_unasked(&self) -> bool {
+        let side = self.read.try_lock();
+        side.is_some_and(|mut side| side.read(&self.records) == Progress::End)
     }
 }

@@ -117,7 +117,15 @@ impl WriteLoop {
             let first = if has_work { None } else { self.wait() };
             let mut drive = wire.drive.lock();
             self.receive(first, &mut drive);
-            drive.stage(&wire.records);
+            if !drive.stage(&wire.records) {
+                drop(drive);
+                let is_over = wire.read_unasked();
+                drive = wire.drive.lock();
+                if is_over {
+                    drive.shut(&wire.records);
+                }
+                drive.stage(&wire.records);
+            }
             wire.records.rest.wake();
             // Before the write: a reply may be back before this thread goes on, and whoever gets
             // it must not find its own command still counted.

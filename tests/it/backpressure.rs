@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use reslot::{Certainty, Client, Reason, Result, Value, WhenFull, cmd};
+use reslot::{Certainty, Client, Reason, Result, Route, Value, WhenFull, cmd};
 
-use crate::calls::await_stats;
+use crate::calls::{addr, await_stats};
 use crate::fake::{FakeCluster, Gate};
 use crate::run::{builder, pipeline, run, send, texts, words};
 
@@ -188,12 +188,20 @@ fn submissions_during_an_outage_are_bounded_and_then_refused_at_once() {
 fn a_part_that_waits_for_room_does_not_hold_up_the_replies_to_another() {
     let cluster = FakeCluster::start(2);
     let (client, held, pending) = full(&cluster, WhenFull::Wait);
+    let named = || words("INCR bar").route(Route::Node(addr(&cluster, 0)));
     std::thread::scope(|scope| {
-        let both = scope.spawn(|| texts(&pipeline(&client, &["INCR bar", "INCR foo"])));
-        await_stats(&cluster, &client, 1, |stats| stats.succeeded == 1);
-        assert!(!both.is_finished());
+        let calls = [words("INCR bar"), named()].map(|waiting| {
+            let mut pipeline = client.pipeline();
+            pipeline.add(waiting).add(words("INCR foo"));
+            scope.spawn(move || texts(&pipeline.execute().unwrap()))
+        });
+        await_stats(&cluster, &client, 1, |stats| stats.succeeded == 2);
+        assert!(calls.iter().all(|call| !call.is_finished()));
         held.release();
-        assert_eq!(both.join().unwrap(), ["1", "1"]);
+        let mut results = calls.map(|call| call.join().unwrap());
+        results.sort();
+        let [first, second] = results.map(|result| result[0].clone());
+        assert_eq!((&*first, &*second), ("1", "2"));
     });
     pending
         .into_iter()

@@ -82,6 +82,15 @@ impl Pipe {
         })
     }
 
+    fn look(&self) -> Look {
+        let state = self.state.lock();
+        match (state.bytes.is_empty(), state.closed) {
+            (false, _) => Look::Bytes,
+            (true, true) => Look::Closed,
+            (true, false) => Look::Quiet,
+        }
+    }
+
     fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_all();
@@ -123,12 +132,7 @@ impl ReadHalf for MemoryRead {
     }
 
     fn look(&mut self) -> Look {
-        let state = self.pipe.state.lock();
-        match (state.bytes.is_empty(), state.closed) {
-            (false, _) => Look::Bytes,
-            (true, true) => Look::Closed,
-            (true, false) => Look::Quiet,
-        }
+        self.pipe.look()
     }
 
     fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
@@ -173,8 +177,8 @@ impl WriteHalf for MemoryWrite {
         Ok(room)
     }
 
-    fn is_open(&self) -> bool {
-        !self.back.state.lock().closed
+    fn look(&self) -> Look {
+        self.back.look()
     }
 
     fn shutdown(&self) {

@@ -37,10 +37,9 @@ fn times_out_after(client: &Client, least: Duration, reason: Reason) {
     assert_eq!(error.failure().unwrap().reason(), reason);
     assert!(error.is_timeout());
     assert_eq!(error.certainty(), Certainty::Unknown);
-    assert!(
-        least <= time && time < least + Duration::from_millis(900),
-        "{time:?}"
-    );
+    // Nobody is late because of a longer time than this; a busy machine may be.
+    let most = least + Duration::from_secs(6);
+    assert!(least <= time && time < most, "{time:?}");
 }
 
 #[test]
