@@ -72,8 +72,9 @@ impl<'a> Pipeline<'a> {
         self.commands.is_empty()
     }
 
-    /// Sends all commands and waits for all results, in the order of the commands. At the deadline
-    /// the results that are there are kept; each other one says what is certain about it.
+    /// Sends all commands and waits for all results, in the order of the commands: for programs
+    /// that look at each. At the deadline the results that are there are kept; each other one says
+    /// what is certain about it.
     ///
     /// # Errors
     /// None as a whole at present: each result carries its own.
@@ -97,11 +98,12 @@ impl<'a> Pipeline<'a> {
             .collect())
     }
 
-    /// Sends all commands and reads all replies as `T`: a tuple, a `Vec`, or whatever else can be
-    /// made of a list.
+    /// Like [`execute`](Pipeline::execute), but all or nothing for the reader: reads all replies as
+    /// `T`, which is a tuple, a `Vec`, or whatever else can be made of a list.
     ///
     /// # Errors
-    /// The error of the first command that failed.
+    /// The error of the first command that failed. The others have ended as well, and what they
+    /// did stays done.
     pub fn query<T: FromValue>(self) -> Result<T> {
         let values: Result<Vec<Value>> = self.execute()?.into_iter().collect();
         T::from_value(Value::Array(values?))
@@ -158,13 +160,12 @@ impl<'a> Groups<'a> {
         let (facts, pick) = match Request::plan_of(command, self.core, deadline)? {
             Plan::Shared(facts, pick) => (facts, pick),
             Plan::Blocking(..) => {
-                let why = "a blocking command would hold up the rest of a pipeline";
-                return Err(refused(command, why));
+                let why = "blocks and would hold up the rest of the pipeline: use `Client::query`";
+                return Err(refused(command.encoded(), why));
             }
             Plan::FanOut(_) => {
-                let why =
-                    "in a pipeline a command goes to one node; use Client::query for all of them";
-                return Err(refused(command, why));
+                let why = "goes to every primary, which a pipeline cannot do: use `Client::query`";
+                return Err(refused(command.encoded(), why));
             }
         };
         let bytes = command.encoded().as_bytes();

@@ -211,6 +211,11 @@ impl Cell {
         Some(Gone { homes, commands })
     }
 
+    /// Where a unit of this cell was put last.
+    pub(crate) fn home(&self) -> Option<Home> {
+        self.state.lock().homes.to_vec().pop()
+    }
+
     /// After giving up, says where the one command of this cell was.
     pub(crate) fn was_at(&self, node: &NodeAddr) {
         if let Places::One(Place::Done(Err(failure))) = &mut self.state.lock().places {

@@ -9,7 +9,7 @@ use crate::cmd::{Cmd, Route};
 use crate::error::{Error, Misuse, Result};
 use crate::proto::addr::NodeAddr;
 use crate::proto::command::{
-    self, Access, Aggregate, Blocking, DynamicSpec, Spec, Target as Place, TimeArg,
+    self, Access, Aggregate, Blocking, CrossSlot, DynamicSpec, Spec, Target as Place, TimeArg,
 };
 use crate::proto::resp::encode::Encoded;
 use crate::proto::slot::Slot;
@@ -50,13 +50,12 @@ enum Known {
 }
 
 impl Known {
-    fn place(&self, encoded: &Encoded) -> Result<Place> {
-        let place = match self {
+    fn place(&self, encoded: &Encoded) -> std::result::Result<Place, CrossSlot> {
+        match self {
             Known::Table(spec) => spec.route(encoded.args()),
             Known::Dynamic(spec) => spec.route(encoded.args()),
             Known::Nothing => Ok(Place::Any),
-        };
-        place.map_err(|slots| Misuse::CrossSlot(slots.0, slots.1).into())
+        }
     }
 
     fn access(&self, encoded: &Encoded) -> Access {
@@ -109,8 +108,9 @@ impl Request {
 
     fn check(command: &Cmd, core: &Arc<Core>, deadline: Option<Instant>) -> Result<Known> {
         match command.flaw() {
-            // A single server takes keys of any slots together.
-            Some(Misuse::CrossSlot(..)) if core.is_standalone() => {}
+            // A single server takes keys of any slots together; who states a route knows better.
+            Some(Misuse::CrossSlot { .. })
+                if core.is_standalone() || command.stated_route().is_some() => {}
             Some(flaw) => return Err(flaw.into()),
             None => {}
         }
@@ -133,12 +133,13 @@ impl Request {
         let encoded = command.encoded();
         let place = match known.place(encoded) {
             // All keys are on the one server; where the first one would be does not matter.
-            Err(Error::Misuse(Misuse::CrossSlot(slot, _))) if standalone => Ok(Place::Slot(slot)),
-            Err(_) if command.stated_route().is_some() => Ok(Place::Any),
-            place => place,
-        }?;
+            Err(CrossSlot(slot, _)) if standalone => Place::Slot(slot),
+            Err(_) if command.stated_route().is_some() => Place::Any,
+            Err(CrossSlot(first, second)) => return Err(cross_slot(encoded, first, second)),
+            Ok(place) => place,
+        };
         if let Place::Refused(why) = place {
-            return Err(refused(command, why));
+            return Err(refused(encoded, why));
         }
         let (target, pick) = match (command.stated_route(), command.stated_slot(), place) {
             (Some(Route::Node(addr)), ..) => (Target::Node, Pick::Node(NodeAddr::clone(addr))),
@@ -151,7 +152,7 @@ impl Request {
                 (Target::Slot(slot), Pick::Primary)
             }
             (_, _, Place::AllPrimaries(how)) => return Ok(Plan::FanOut(Some(how))),
-            (_, _, Place::NamedNode(why)) => return Err(refused(command, why)),
+            (_, _, Place::NamedNode(why)) => return Err(refused(encoded, why)),
             (_, _, Place::Any | Place::Refused(_)) => (Target::Any, Pick::Primary),
         };
         let access = known.access(encoded);
@@ -174,23 +175,17 @@ impl Request {
     pub(crate) fn slot_in_chain(command: &Cmd, core: &Arc<Core>) -> Result<Option<Slot>> {
         let deadline = command.deadline_at(clock::now(), core.config.response_timeout);
         let known = Self::check(command, core, deadline)?;
-        let place = match known.place(command.encoded()) {
-            Err(Error::Misuse(Misuse::CrossSlot(slot, _))) if core.is_standalone() => {
-                Place::Slot(slot)
-            }
-            place => place?,
+        let encoded = command.encoded();
+        let place = match known.place(encoded) {
+            Err(CrossSlot(slot, _)) if core.is_standalone() => Place::Slot(slot),
+            Err(CrossSlot(first, second)) => return Err(cross_slot(encoded, first, second)),
+            Ok(place) => place,
         };
         match (command.stated_slot(), place) {
-            (_, Place::Refused(why)) => Err(refused(command, why)),
+            (_, Place::Refused(why)) => Err(refused(encoded, why)),
             (Some(slot), _) | (None, Place::Slot(slot)) => Ok(Some(slot)),
             (None, Place::Any | Place::AllPrimaries(_) | Place::NamedNode(_)) => Ok(None),
         }
-    }
-
-    /// The command's name.
-    pub(crate) fn name(&self) -> String {
-        let name = self.encoded.arg(0).unwrap_or_default();
-        String::from_utf8_lossy(name).into_owned()
     }
 
     /// The body of a unit of this one command.
@@ -201,10 +196,22 @@ impl Request {
 }
 
 /// The error for a command that cannot be run this way.
-pub(crate) fn refused(command: &Cmd, why: &'static str) -> Error {
-    Misuse::Refused {
-        command: command.name().to_owned(),
-        why,
+pub(crate) fn refused(command: &Encoded, why: &'static str) -> Error {
+    let command = full_name(command);
+    Misuse::Refused { command, why }.into()
+}
+
+/// The error for a key of another slot than one before it.
+pub(crate) fn cross_slot(command: &Encoded, first: Slot, second: Slot) -> Error {
+    let (command, slots) = (full_name(command), (first, second));
+    Misuse::CrossSlot { command, slots }.into()
+}
+
+/// The name, with the subcommand if the table knows it.
+fn full_name(command: &Encoded) -> String {
+    if let Some(spec) = command::find(command.args()) {
+        return spec.full_name();
     }
-    .into()
+    let name = command.arg(0).unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
 }

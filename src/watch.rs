@@ -18,11 +18,11 @@ use crate::proto::slot::Slot;
 use crate::proto::unit::Target;
 use crate::proto::value::{ServerError, Value};
 use crate::proto::verdict::{Reply, may_have_run};
-use crate::request::Request;
+use crate::request::{Request, cross_slot};
 use crate::runtime::clock;
 use crate::runtime::dedicated::{Broken, Cut, Dedicated, Limits};
 use crate::runtime::routes::Pick;
-use crate::transaction::{Chain, Transaction};
+use crate::transaction::{self, Chain, Transaction};
 
 /// The most runs of one session's closure.
 const RUNS: u32 = 1000;
@@ -83,7 +83,7 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
     let timeout = core.config.response_timeout;
     let deadline = timeout.and_then(|timeout| clock::now().checked_add(timeout));
     let mut random = Random::new(clock::seed());
-    let (mut next, mut redirects) = (None, 0);
+    let (mut next, mut redirects, mut is_contended) = (None, 0, false);
     let mut failure = Failure::new(Reason::WatchLost, Certainty::NotSent);
     failure.slot = Some(slot);
     let limits = Limits {
@@ -91,6 +91,7 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
         cancel: None,
     };
     for run in 1..=RUNS {
+        failure.attempts = run;
         let restart = match begin(core, keys, slot, next.take(), limits) {
             Ok(mut watched) => match session(&mut watched) {
                 Ok(result) => {
@@ -98,6 +99,8 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
                     return Ok(result);
                 }
                 Err(error) => {
+                    let reason = error.failure().map(Failure::reason);
+                    is_contended = reason == Some(Reason::WatchLost);
                     failure.node = Some(watched.addr.clone());
                     match watched.finish() {
                         Some(restart) => restart,
@@ -125,7 +128,10 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
             Duration::ZERO
         };
         if let Err(broken) = core.pool.pause(pause, limits) {
-            failure.reason = broken.reason();
+            // That a watched key kept changing says more than that the time ran out over it.
+            if !(is_contended && matches!(broken, Broken::Timeout)) {
+                failure.reason = broken.reason();
+            }
             break;
         }
     }
@@ -139,7 +145,9 @@ fn common_slot<K: AsRef<[u8]>>(core: &Core, keys: &[K]) -> Result<Slot> {
         .next()
         .ok_or_else(|| Misuse::Invalid("no key to watch".to_owned()))?;
     match slots.find(|&slot| slot != first) {
-        Some(other) if !core.is_standalone() => Err(Misuse::CrossSlot(first, other).into()),
+        Some(other) if !core.is_standalone() => {
+            Err(cross_slot(&Encoded::new(b"WATCH"), first, other))
+        }
         _ => Ok(first),
     }
 }
@@ -214,7 +222,7 @@ impl Watched<'_> {
     pub fn query<T: FromValue>(&mut self, command: Cmd) -> Result<T> {
         self.check_state(&command)?;
         let slot = Request::slot_in_chain(&command, self.core)?;
-        self.check_slot(slot)?;
+        self.check_slot(command.encoded(), slot)?;
         T::from_value(self.exchange(command.encoded().as_bytes())??)
     }
 
@@ -232,9 +240,10 @@ impl Watched<'_> {
         collect(&mut transaction);
         self.check_state_of("EXEC")?;
         let chain = Chain::new(transaction.commands(), self.core)?;
-        self.check_slot(chain.slot)?;
+        self.check_slot(&Encoded::new(b"MULTI"), chain.slot)?;
         self.state = State::Over;
-        T::from_value(self.execute(&chain)?)
+        let replies = self.execute(&chain)?;
+        transaction::read(replies, self.slot.into(), || Some(self.addr.clone()))
     }
 
     fn execute(&mut self, chain: &Chain) -> Result<Value> {
@@ -408,10 +417,10 @@ impl Watched<'_> {
         }
     }
 
-    fn check_slot(&self, slot: Option<Slot>) -> Result<()> {
+    fn check_slot(&self, command: &Encoded, slot: Option<Slot>) -> Result<()> {
         match slot {
             Some(slot) if slot != self.slot && !self.core.is_standalone() => {
-                Err(Misuse::CrossSlot(self.slot, slot).into())
+                Err(cross_slot(command, self.slot, slot))
             }
             _ => Ok(()),
         }
