@@ -35,7 +35,8 @@ pub enum Error {
     /// all the same; or watched keys changed, and it did not run.
     #[error(transparent)]
     Cancelled(Box<Failure>),
-    /// The client was closed; [`certainty`](Error::certainty) tells whether the command may have run.
+    /// The client was closed; [`certainty`](Error::certainty) tells whether the command may have
+    /// run.
     #[error(transparent)]
     Closed(Box<Failure>),
     /// No seed led to a usable cluster; each seed's reason.
@@ -65,7 +66,7 @@ pub enum Misuse {
     /// A command that cannot be run this way; the text says why and what to use instead.
     #[error("{command}: {why}")]
     Refused {
-        /// The command's name.
+        /// The command's name, with its subcommand.
         command: String,
         /// Why, and what to do instead.
         why: &'static str,

@@ -93,6 +93,17 @@ fn options_set_what_they_name() {
     assert_eq!(format!("{:?}", config(url)), format!("{expected:?}"));
 }
 
+#[track_caller]
+fn check_refused(cases: &[(&str, &str)]) {
+    for (url, why) in cases {
+        let error = parse(url).expect_err(url);
+        let Error::Misuse(Misuse::Invalid(text)) = error else {
+            panic!("{url}: {error:?}");
+        };
+        assert!(text.contains(why), "{url}: {text}");
+    }
+}
+
 #[test]
 fn bad_urls_say_why() {
     let cases = [
@@ -140,6 +151,13 @@ fn bad_urls_say_why() {
         ),
         ("redis://:p@h1,:p@h2", "only one login"),
         ("redis://:a/b@h1", "must be percent-encoded"),
+    ];
+    check_refused(&cases);
+}
+
+#[test]
+fn bad_options_say_why() {
+    let cases = [
         ("redis://h1?lazy", "an option must be name=value"),
         (
             "redis://h1?timeout=1s",
@@ -204,13 +222,7 @@ fn bad_urls_say_why() {
             "option drain_limit: must be a time",
         ),
     ];
-    for (url, why) in cases {
-        let error = parse(url).expect_err(url);
-        let Error::Misuse(Misuse::Invalid(text)) = error else {
-            panic!("{url}: {error:?}");
-        };
-        assert!(text.contains(why), "{url}: {text}");
-    }
+    check_refused(&cases);
     let zero = parse("redis://h1?connect_timeout=0s").unwrap().build();
     assert!(
         zero.is_err(),

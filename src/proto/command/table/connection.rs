@@ -78,8 +78,8 @@ const SETNAME: &str = shared!(": use `Builder::client_name`");
 const SELECT: &str = shared!(", and a cluster has only database 0");
 const QUIT: &str = "closes a connection that all callers share: use `Client::close`";
 const RESET: &str = "undoes the login of a connection that all callers share: make a new client";
-const REPLY: &str = "stops the replies by which the client tells commands apart: use `Client::send` \
-    and drop what it returns";
+const REPLY: &str = "stops the replies by which the client tells commands apart: use \
+    `Client::send` and drop what it returns";
 const TRACKING: &str = "needs invalidation messages, which this client does not take";
 const NUMSUB: &str = on_one_node!("counts the subscribers of one node");
 const UNWATCH: &str = "a session of `Client::watch` lets its keys go when its closure returns";

@@ -126,8 +126,8 @@ pub(super) const COMMANDS: &[Spec] = &[
     Spec::change("MONITOR", Refused(MONITOR)),
 ];
 
-const SCAN: &str = "walks the keys of one node: send it with `Cmd::route(Route::Node(addr))` to each of \
-    `Client::primaries()`";
+const SCAN: &str = "walks the keys of one node: send it with `Cmd::route(Route::Node(addr))` to \
+    each of `Client::primaries()`";
 // On a connection that it does not share with the writes it would have nothing to wait for.
 const WAIT: &str = "waits for the writes of its own connection: write and wait in one session of \
     `Client::watch`";
