@@ -24,7 +24,7 @@ use crate::proto::unit::{Body, Unit};
 use crate::proto::value::Value;
 use crate::reply::relax::{Extension, Relax};
 use crate::reply::{Cell, Gone, Home, Patience, Settler};
-use crate::request::{Plan, Request};
+use crate::request::{Plan, Request, refused};
 use crate::runtime::clock;
 use crate::runtime::coordinator::{Control, CoordinatorHandle};
 use crate::runtime::dedicated::Pool;
@@ -164,8 +164,14 @@ impl Client {
     /// The client knows the keys of all commands of Redis and Valkey; see [`Cmd::key`] and
     /// [`Cmd::route`] for others. Commands without keys go to any primary, or, where only all of
     /// them together make sense (`DBSIZE`, `KEYS`, `FLUSHALL`, `SCRIPT LOAD`, …), to every
-    /// primary, and the replies are combined. Commands that would change the shared connection
-    /// (`SELECT`, `SUBSCRIBE`, `MULTI`, …) are refused.
+    /// primary, and the replies are combined. Where it matters which node answers (`SCAN`, `ROLE`,
+    /// `CLIENT LIST`, …), [`Cmd::route`] has to name it. Commands that would change the shared
+    /// connection (`SELECT`, `SUBSCRIBE`, `MULTI`, …) are refused.
+    ///
+    /// A command that blocks (`BLPOP`, `XREAD BLOCK`, …) gets a connection of its own, so that it
+    /// holds nobody up. It waits as long as it says itself, and the `response_timeout` is added
+    /// for its reply; with 0 it waits for ever. If its slot moves meanwhile it goes on at the new
+    /// owner with the time that is left. [`Cmd::timeout`] shortens all that.
     ///
     /// # Errors
     /// See [`Error`]; its [`certainty`](Error::certainty) tells whether the command may have run.
@@ -201,9 +207,11 @@ impl Client {
         let request = Request::new(command, &self.core)?;
         let deadline = request.deadline;
         let Plan::Shared(facts, pick) = request.plan.clone() else {
-            let command = request.name();
-            let why = "it takes more than one shared connection; use Client::query";
-            return Err(crate::Misuse::Refused { command, why }.into());
+            let why = match request.plan {
+                Plan::Blocking(..) => "blocks on a connection of its own: use `Client::query`",
+                _ => "goes to every primary: use `Client::query`",
+            };
+            return Err(refused(&request.encoded, why));
         };
         let (cell, settler) = self.core.cell(1, facts.target.slot());
         let cancel = request.cancel.clone();
@@ -246,12 +254,14 @@ impl Client {
     ///
     /// # Errors
     /// [`Misuse::CrossSlot`](crate::Misuse::CrossSlot) if the keys are not in one slot;
-    /// [`Error::Server`] if the server refused a command, and then nothing ran
-    /// ([`Failure::members`](crate::Failure::members) tells which); else as [`Client::query`].
+    /// [`Error::Server`] if the server refused a command, and then nothing ran, or if a command
+    /// failed when it ran and `T` has no room for its error, and then the others did run. Which
+    /// command it was tells [`Failure::members`](crate::Failure::members). Else as
+    /// [`Client::query`].
     pub fn transaction<T: FromValue>(&self, collect: impl FnOnce(&mut Transaction)) -> Result<T> {
         let mut transaction = Transaction::new();
         collect(&mut transaction);
-        T::from_value(transaction.execute(&self.core)?)
+        transaction.execute(&self.core)
     }
 
     /// Watches keys of one slot, lets `session` read and decide, and runs its transaction only if
@@ -281,10 +291,11 @@ impl Client {
     /// each run, so put all writes into the transaction unless repeating them does no harm.
     ///
     /// # Errors
-    /// What the closure returned, if another run cannot mend it; [`Reason::WatchLost`], a timeout
-    /// or a cancel if the session was ended between or before the runs, or while it only looked at
-    /// things. Then the certainty is that of the whole session: `Unknown` only if
-    /// [`Watched::query`] may have written something.
+    /// What the closure returned, if another run cannot mend it; [`Reason::WatchLost`] if watched
+    /// keys kept changing until the time ran out, with the number of runs as
+    /// [`attempts`](Error::attempts); a timeout or a cancel if that ended the session between or
+    /// before the runs, or while it only looked at things. The certainty is that of the whole
+    /// session: `Unknown` only if [`Watched::query`] may have written something.
     pub fn watch<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
@@ -322,6 +333,37 @@ impl Client {
         watch::run(&self.core, keys, options, session)
     }
 
+    /// The addresses of the cluster's primaries, sorted, as the client knows them now: for commands
+    /// that are about one node.
+    ///
+    /// ```no_run
+    /// # use reslot::{Client, Route, cmd};
+    /// # let client = Client::connect("redis://127.0.0.1:7000")?;
+    /// for node in client.primaries() {
+    ///     let mut cursor = "0".to_owned();
+    ///     loop {
+    ///         let scan = cmd("SCAN").arg(&cursor).arg(("COUNT", 1000));
+    ///         let (next, keys): (String, Vec<String>) =
+    ///             client.query(scan.route(Route::Node(node.clone())))?;
+    ///         println!("{keys:?}");
+    ///         if next == "0" {
+    ///             break;
+    ///         }
+    ///         cursor = next;
+    ///     }
+    /// }
+    /// # Ok::<(), reslot::Error>(())
+    /// ```
+    ///
+    /// Keys that move to another node meanwhile may be missed by such a scan, or seen twice.
+    pub fn primaries(&self) -> Vec<NodeAddr> {
+        let snapshot = self.core.routes.snapshot();
+        let primaries = snapshot.view.primaries.iter();
+        let mut addrs: Vec<_> = primaries.filter_map(|key| snapshot.addr(*key)).collect();
+        addrs.sort();
+        addrs
+    }
+
     /// What the client has counted so far.
     pub fn stats(&self) -> Stats {
         self.core.stats()
@@ -350,6 +392,18 @@ impl Core {
         deadline: Option<Instant>,
         cancel: Option<&CancelToken>,
     ) -> Result<Value> {
+        let cell = self.settle(body, pick, deadline, cancel);
+        Ok(cell.take_one()?)
+    }
+
+    /// As [`call`](Self::call); the cell has the outcome.
+    pub(crate) fn settle(
+        self: &Arc<Self>,
+        body: Body,
+        pick: &Pick,
+        deadline: Option<Instant>,
+        cancel: Option<&CancelToken>,
+    ) -> Arc<Cell> {
         let (cell, settler) = self.cell(1, body.slot());
         let _registration = cancel.map(|token| token.register(self, &cell));
         let unit = Unit::new(settler, body, deadline);
@@ -360,7 +414,15 @@ impl Core {
             driven.read(|| self.is_over(&cell, deadline));
         }
         self.wait(&cell, deadline);
-        Ok(cell.take_one()?)
+        cell
+    }
+
+    /// The node that the one command of a cell was sent to last.
+    pub(crate) fn last_node(&self, cell: &Cell) -> Option<NodeAddr> {
+        match cell.home()? {
+            Home::Node(key) => self.routes.snapshot().addr(key),
+            Home::Coordinator => None,
+        }
     }
 
     /// Whether a call has time enough to read by itself: it must not be late for its deadline.

@@ -19,6 +19,13 @@ use crate::proto::slot::Slot;
 /// let command = reslot::cmd("CLUSTER").arg("INFO");
 /// ```
 pub fn cmd(name: &str) -> Cmd {
+    let two_words = name.contains(|c: char| c.is_ascii_whitespace());
+    let flaw = two_words.then(|| {
+        let name = name.escape_debug();
+        Misuse::Invalid(format!(
+            "{name}: a command's name is one word; add the next one by `Cmd::arg`"
+        ))
+    });
     Cmd {
         encoded: Encoded::new(name.as_bytes()),
         longest: 0,
@@ -27,7 +34,7 @@ pub fn cmd(name: &str) -> Cmd {
         patience: Patience::Default,
         read_only: None,
         cancel: None,
-        flaw: None,
+        flaw,
     }
 }
 
@@ -55,10 +62,14 @@ pub struct Cmd {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Route {
-    /// To the node that serves this key's slot. The key need not be an argument.
+    /// To the node that serves this key's slot. The key need not be an argument; if the arguments
+    /// have keys of another slot, its node gets the command all the same, and a redirect for that
+    /// other slot is returned as the server's error.
     Key(Vec<u8>),
-    /// To this node, whatever its role. If it is not part of the cluster the call fails with
-    /// [`Reason::NodeGone`](crate::Reason::NodeGone); nothing else is tried.
+    /// To this node, whatever its role: one of [`Client::primaries`](crate::Client::primaries), for
+    /// instance. If it is not part of the cluster the call fails with
+    /// [`Reason::NodeGone`](crate::Reason::NodeGone). Nothing else is tried: a redirect is returned
+    /// as the server's error.
     Node(NodeAddr),
     /// To any healthy primary.
     AnyPrimary,
@@ -93,7 +104,9 @@ impl Cmd {
         let slot = Slot::of_key(key.as_ref());
         let first = *self.slot.get_or_insert(slot);
         if first != slot {
-            self.spoil(Misuse::CrossSlot(first, slot));
+            let command = self.name().to_owned();
+            let slots = (first, slot);
+            self.spoil(Misuse::CrossSlot { command, slots });
         }
         Args::new(&mut self.encoded, &mut self.longest).bytes(key.as_ref());
         self
@@ -111,7 +124,9 @@ impl Cmd {
         with
     }
 
-    /// States where the command goes. This outranks all that the client knows about the command.
+    /// States where the command goes. This outranks all that the client knows about the command,
+    /// its keys included. Inside a transaction, which runs on one node as a whole, only
+    /// [`Route::Key`] counts.
     pub fn route(mut self, route: Route) -> Self {
         self.route = Some(route);
         self
@@ -120,6 +135,12 @@ impl Cmd {
     /// Waits this long for the reply instead of the client's `response_timeout`; `None` waits for
     /// ever. Like there, the time covers everything from the call to the reply. The last of
     /// `timeout` and [`deadline`](Cmd::deadline) counts.
+    ///
+    /// The command is settled at that moment, and the call returns as soon as its thread runs. A
+    /// command that blocks may end 50 ms later, when its server does not answer, or up to 200 ms
+    /// sooner: the server is told a shorter time, so that it hands out no element that nobody
+    /// takes. Announced maintenance may lengthen the time: see
+    /// [`Builder::relaxed_timeout`](crate::Builder::relaxed_timeout).
     ///
     /// It is for commands that are waited for by themselves. In a pipeline or a transaction, which
     /// are waited for as a whole, a command that states a limit is refused.
@@ -288,8 +309,21 @@ mod tests {
     fn keys_of_two_slots_are_a_flaw() {
         let (foo, bar) = (Slot::of_key(b"foo"), Slot::of_key(b"bar"));
         let command = cmd("DEL").key("foo").key("{foo}2").key("bar").key("b");
-        assert_eq!(command.flaw(), Some(Misuse::CrossSlot(foo, bar)));
+        let crossed = Misuse::CrossSlot {
+            command: "DEL".to_owned(),
+            slots: (foo, bar),
+        };
+        assert_eq!(command.flaw(), Some(crossed));
         assert_eq!(cmd("DEL").key("foo").key("{foo}2").flaw(), None);
+    }
+
+    #[test]
+    fn a_name_of_two_words_is_a_flaw() {
+        let text = |name: &str| cmd(name).flaw().map(|flaw| flaw.to_string());
+        let why = "CLUSTER INFO: a command's name is one word; add the next one by `Cmd::arg`";
+        assert_eq!(text("CLUSTER INFO").as_deref(), Some(why));
+        assert!(text("GET\r\nk").is_some_and(|text| text.starts_with(r"GET\r\nk: ")));
+        assert_eq!(text("CLUSTER"), None);
     }
 
     #[test]

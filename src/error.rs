@@ -12,7 +12,7 @@ use crate::proto::value::ServerError;
 #[non_exhaustive]
 pub enum Error {
     /// The call is wrong and nothing was sent: change the program.
-    #[error("{0}")]
+    #[error(transparent)]
     Misuse(#[from] Misuse),
     /// The reply is fine but is not of the type that was asked for. The command ran.
     #[error("cannot read the reply as {wanted}: {reply}")]
@@ -23,19 +23,21 @@ pub enum Error {
         reply: Box<str>,
     },
     /// The server answered with an error.
-    #[error("{0}")]
+    #[error(transparent)]
     Server(Box<Failure>),
     /// The cluster could not take the command in time, and it did not run.
-    #[error("{0}")]
+    #[error(transparent)]
     Unavailable(Box<Failure>),
     /// The command was written and no reply came: it may have run.
-    #[error("{0}")]
+    #[error(transparent)]
     MaybeExecuted(Box<Failure>),
-    /// The caller cancelled, or a watched key changed; it did not run.
-    #[error("{0}")]
+    /// The caller cancelled, and [`certainty`](Error::certainty) tells whether the command may run
+    /// all the same; or watched keys changed, and it did not run.
+    #[error(transparent)]
     Cancelled(Box<Failure>),
-    /// The client was closed.
-    #[error("{0}")]
+    /// The client was closed; [`certainty`](Error::certainty) tells whether the command may have
+    /// run.
+    #[error(transparent)]
     Closed(Box<Failure>),
     /// No seed led to a usable cluster; each seed's reason.
     #[error("cannot connect: {}", .0.join("; "))]
@@ -48,15 +50,23 @@ pub enum Error {
 pub enum Misuse {
     /// The keys of one command or transaction belong to several slots.
     /// Give them a common hash tag, or send several commands.
-    #[error("keys of slots {0} and {1} in one command or transaction")]
-    CrossSlot(Slot, Slot),
+    #[error(
+        "{command}: keys of slots {} and {} in one command or transaction; give all of them a \
+         common hash tag, as in {{user:1}}name and {{user:1}}mail", .slots.0, .slots.1
+    )]
+    CrossSlot {
+        /// The command whose key does not fit.
+        command: String,
+        /// The slot of an earlier key, and that of the one that does not fit.
+        slots: (Slot, Slot),
+    },
     /// A setting, URL or argument that cannot be used; the text says which and why.
     #[error("{0}")]
     Invalid(String),
     /// A command that cannot be run this way; the text says why and what to use instead.
     #[error("{command}: {why}")]
     Refused {
-        /// The command's name.
+        /// The command's name, with its subcommand.
         command: String,
         /// Why, and what to do instead.
         why: &'static str,
@@ -136,6 +146,31 @@ impl From<Box<Failure>> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_source_is_the_servers_error_and_nothing_twice() {
+        let mut failure = Failure::new(Reason::Timeout, Certainty::Refused);
+        let cause = ServerError::new("TRYAGAIN later");
+        failure.cause = Some(cause.clone());
+        let error = Error::from(failure);
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        assert_eq!(source.as_deref(), Some("TRYAGAIN later"));
+        let misuse = Error::from(Misuse::Invalid("no".into()));
+        assert!(std::error::Error::source(&misuse).is_none());
+        assert_eq!(misuse.to_string(), "no");
+    }
+
+    #[test]
+    fn keys_of_two_slots_are_told_with_their_command_and_a_remedy() {
+        let slots = (Slot::of_key(b"foo"), Slot::of_key(b"bar"));
+        let command = "MGET".to_owned();
+        let text = Error::from(Misuse::CrossSlot { command, slots }).to_string();
+        assert_eq!(
+            text,
+            "MGET: keys of slots 12182 and 5061 in one command or transaction; give all of them a \
+             common hash tag, as in {user:1}name and {user:1}mail"
+        );
+    }
 
     #[test]
     fn a_result_is_no_larger_than_a_value() {

@@ -38,8 +38,8 @@ pub struct Pipeline<'a> {
 
 /// What its commands cannot have each for itself.
 const WHOLE: Whole = Whole {
-    timeout: "it states a timeout, which a pipeline has as a whole: use Pipeline::timeout",
-    cancel: "it states a cancel token, which a pipeline has as a whole: use Pipeline::cancel_token",
+    timeout: "states a timeout, which a pipeline has as a whole: use `Pipeline::timeout`",
+    cancel: "states a cancel token, which a pipeline has as a whole: use `Pipeline::cancel_token`",
 };
 
 impl<'a> Pipeline<'a> {
@@ -105,8 +105,9 @@ impl<'a> Pipeline<'a> {
         self.len == 0
     }
 
-    /// Sends all commands and waits for all results, in the order of the commands. At the deadline
-    /// the results that are there are kept; each other one says what is certain about it.
+    /// Sends all commands and waits for all results, in the order of the commands: for programs
+    /// that look at each. At the deadline the results that are there are kept; each other one says
+    /// what is certain about it.
     ///
     /// # Errors
     /// None as a whole at present: each result carries its own.
@@ -142,11 +143,12 @@ impl<'a> Pipeline<'a> {
         })
     }
 
-    /// Sends all commands and reads all replies as `T`: a tuple, a `Vec`, or whatever else can be
-    /// made of a list.
+    /// Like [`execute`](Pipeline::execute), but all or nothing for the reader: reads all replies as
+    /// `T`, which is a tuple, a `Vec`, or whatever else can be made of a list.
     ///
     /// # Errors
-    /// The error of the first command that failed.
+    /// The error of the first command that failed. The others have ended as well, and what they
+    /// did stays done.
     pub fn query<T: FromValue>(self) -> Result<T> {
         let values: Result<Vec<Value>> = self.execute()?.into_iter().collect();
         T::from_value(Value::Array(values?))

@@ -7,6 +7,7 @@
 //!
 //! The state is pure and the lock is taken once per step, so the races are few enough to model.
 
+mod home;
 pub(crate) mod order;
 pub(crate) mod relax;
 
@@ -14,22 +15,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::proto::addr::NodeAddr;
-use crate::proto::cluster::NodeKey;
 use crate::proto::outcome::{Certainty, Failure, Outcome, Reason};
 use crate::proto::slot::Slot;
 use crate::proto::unit::Ticket;
 use crate::sync::modelled::{Condvar, Mutex};
+pub(crate) use home::Home;
+use home::Homes;
 use order::{Order, may_have_run};
 use relax::Relax;
-
-/// Where the units of a cell are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
-    /// In the queue of a node, or on its wire.
-    Node(NodeKey),
-    /// With the coordinator.
-    Coordinator,
-}
 
 /// A cell that a caller waits on.
 #[derive(Debug)]
@@ -85,13 +78,6 @@ enum Place {
 
 /// What is known of the last answer to a command; `None` before the first one.
 type Note = Option<Box<Failure>>;
-
-#[derive(Debug)]
-enum Homes {
-    None,
-    One(Home),
-    Many(Vec<Home>),
-}
 
 /// The settling half: the ticket of a unit. Dropping it settles its places as abandoned, so that
 /// no defect can leave a caller waiting.
@@ -229,6 +215,11 @@ impl Cell {
         Some(Gone { homes, commands })
     }
 
+    /// Where a unit of this cell was put last.
+    pub(crate) fn home(&self) -> Option<Home> {
+        self.state.lock().homes.to_vec().pop()
+    }
+
     /// After giving up, says where the one command of this cell was.
     pub(crate) fn was_at(&self, node: &NodeAddr) {
         if let Places::One(Place::Done(Err(failure))) = &mut self.state.lock().places {
@@ -308,38 +299,6 @@ impl Places {
         match self {
             Places::One(place) => std::slice::from_mut(place),
             Places::Many(places) => places,
-        }
-    }
-}
-
-impl Homes {
-    fn add(&mut self, home: Home) {
-        match self {
-            Homes::None => *self = Homes::One(home),
-            Homes::One(present) if *present == home => {}
-            Homes::One(present) => *self = Homes::Many(vec![*present, home]),
-            Homes::Many(homes) => {
-                if homes.last() != Some(&home) {
-                    homes.retain(|present| *present != home);
-                    homes.push(home);
-                }
-            }
-        }
-    }
-
-    fn into_vec(self) -> Vec<Home> {
-        match self {
-            Homes::None => Vec::new(),
-            Homes::One(home) => vec![home],
-            Homes::Many(homes) => homes,
-        }
-    }
-
-    fn to_vec(&self) -> Vec<Home> {
-        match self {
-            Homes::None => Vec::new(),
-            Homes::One(home) => vec![*home],
-            Homes::Many(homes) => homes.clone(),
         }
     }
 }
@@ -508,6 +467,7 @@ mod loom_models;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::cluster::NodeKey;
     use crate::proto::maintenance::{Notice, Work};
     use crate::proto::value::Value;
     use std::time::Duration;

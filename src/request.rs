@@ -9,7 +9,7 @@ use crate::cmd::{Cmd, Route};
 use crate::error::{Error, Misuse, Result};
 use crate::proto::addr::NodeAddr;
 use crate::proto::command::{
-    self, Access, Aggregate, Blocking, DynamicSpec, Spec, Target as Place, TimeArg,
+    self, Access, Aggregate, Blocking, CrossSlot, DynamicSpec, Spec, Target as Place, TimeArg,
 };
 use crate::proto::resp::encode::Encoded;
 use crate::proto::slot::Slot;
@@ -59,9 +59,9 @@ pub(crate) struct Whole {
 impl Whole {
     pub(crate) fn check(&self, command: &Cmd) -> Result<()> {
         if command.states_deadline() {
-            Err(refused(command, self.timeout))
+            Err(refused(command.encoded(), self.timeout))
         } else if command.cancel().is_some() {
-            Err(refused(command, self.cancel))
+            Err(refused(command.encoded(), self.cancel))
         } else {
             Ok(())
         }
@@ -77,13 +77,12 @@ enum Known {
 }
 
 impl Known {
-    fn place(&self, encoded: &Encoded) -> Result<Place> {
-        let place = match self {
+    fn place(&self, encoded: &Encoded) -> std::result::Result<Place, CrossSlot> {
+        match self {
             Known::Table(spec) => spec.route(encoded.args()),
             Known::Dynamic(spec) => spec.route(encoded.args()),
             Known::Nothing => Ok(Place::Any),
-        };
-        place.map_err(|slots| Misuse::CrossSlot(slots.0, slots.1).into())
+        }
     }
 
     fn access(&self, encoded: &Encoded) -> Access {
@@ -124,8 +123,8 @@ impl Request {
         })
     }
 
-    /// How a command is to be sent, checked like any other; `None` if a server has to be asked where
-    /// its keys are.
+    /// How a command is to be sent, checked like any other; `None` if a server has to be asked
+    /// where its keys are.
     pub(crate) fn plan_now(command: &Cmd, core: &Arc<Core>) -> Result<Option<Plan>> {
         Self::check_flaw(command, core)?;
         let known = Self::known(command);
@@ -155,8 +154,12 @@ impl Request {
 
     fn check_flaw(command: &Cmd, core: &Core) -> Result<()> {
         match command.flaw() {
-            // A single server takes keys of any slots together.
-            Some(Misuse::CrossSlot(..)) if core.is_standalone() => Ok(()),
+            // A single server takes keys of any slots together; who states a route knows better.
+            Some(Misuse::CrossSlot { .. })
+                if core.is_standalone() || command.stated_route().is_some() =>
+            {
+                Ok(())
+            }
             Some(flaw) => Err(flaw.into()),
             None => Ok(()),
         }
@@ -188,12 +191,13 @@ impl Request {
         }
         let place = match known.place(encoded) {
             // All keys are on the one server; where the first one would be does not matter.
-            Err(Error::Misuse(Misuse::CrossSlot(slot, _))) if standalone => Ok(Place::Slot(slot)),
-            Err(_) if command.stated_route().is_some() => Ok(Place::Any),
-            place => place,
-        }?;
+            Err(CrossSlot(slot, _)) if standalone => Place::Slot(slot),
+            Err(_) if command.stated_route().is_some() => Place::Any,
+            Err(CrossSlot(first, second)) => return Err(cross_slot(encoded, first, second)),
+            Ok(place) => place,
+        };
         if let Place::Refused(why) = place {
-            return Err(refused(command, why));
+            return Err(refused(encoded, why));
         }
         let (target, pick) = match (command.stated_route(), command.stated_slot(), place) {
             (Some(Route::Node(addr)), ..) => (Target::Node, Pick::Node(NodeAddr::clone(addr))),
@@ -206,7 +210,7 @@ impl Request {
                 (Target::Slot(slot), Pick::Primary)
             }
             (_, _, Place::AllPrimaries(how)) => return Ok(Plan::FanOut(Some(how))),
-            (_, _, Place::NamedNode(why)) => return Err(refused(command, why)),
+            (_, _, Place::NamedNode(why)) => return Err(refused(encoded, why)),
             (_, _, Place::Any | Place::Refused(_)) => (Target::Any, Pick::Primary),
         };
         let access = known.access(encoded);
@@ -233,39 +237,30 @@ impl Request {
         node: Option<&NodeAddr>,
     ) -> Result<Member> {
         let known = Self::check(command, core, deadline)?;
+        let encoded = command.encoded();
         match command.stated_route() {
             Some(Route::Node(addr)) if Some(addr) != node => {
-                return Err(refused(
-                    command,
-                    "it names a node, but runs where the keys are",
-                ));
+                let why = "names a node, but runs where the keys are";
+                return Err(refused(encoded, why));
             }
             Some(Route::AllPrimaries) => {
-                return Err(refused(command, "it is for all nodes, but runs on one"));
+                return Err(refused(encoded, "is for all nodes, but runs on one"));
             }
             _ => {}
         }
-        let encoded = command.encoded();
         let place = match known.place(encoded) {
-            Err(Error::Misuse(Misuse::CrossSlot(slot, _))) if core.is_standalone() => {
-                Place::Slot(slot)
-            }
-            place => place?,
+            Err(CrossSlot(slot, _)) if core.is_standalone() => Place::Slot(slot),
+            Err(CrossSlot(first, second)) => return Err(cross_slot(encoded, first, second)),
+            Ok(place) => place,
         };
         let slot = match (command.stated_slot(), place) {
-            (_, Place::Refused(why)) => return Err(refused(command, why)),
+            (_, Place::Refused(why)) => return Err(refused(encoded, why)),
             (Some(slot), _) | (None, Place::Slot(slot)) => Some(slot),
             (None, Place::Any | Place::AllPrimaries(_) | Place::NamedNode(_)) => None,
         };
         let stated = command.stated_read_only();
         let only_reads = stated.unwrap_or_else(|| known.access(encoded) != Access::Write);
         Ok(Member { slot, only_reads })
-    }
-
-    /// The command's name.
-    pub(crate) fn name(&self) -> String {
-        let name = self.encoded.arg(0).unwrap_or_default();
-        String::from_utf8_lossy(name).into_owned()
     }
 
     /// The body of a unit of this one command.
@@ -276,10 +271,22 @@ impl Request {
 }
 
 /// The error for a command that cannot be run this way.
-pub(crate) fn refused(command: &Cmd, why: &'static str) -> Error {
-    Misuse::Refused {
-        command: command.name().to_owned(),
-        why,
+pub(crate) fn refused(command: &Encoded, why: &'static str) -> Error {
+    let command = full_name(command);
+    Misuse::Refused { command, why }.into()
+}
+
+/// The error for a key of another slot than one before it.
+pub(crate) fn cross_slot(command: &Encoded, first: Slot, second: Slot) -> Error {
+    let (command, slots) = (full_name(command), (first, second));
+    Misuse::CrossSlot { command, slots }.into()
+}
+
+/// The name, with the subcommand if the table knows it.
+fn full_name(command: &Encoded) -> String {
+    if let Some(spec) = command::find(command.args()) {
+        return spec.full_name();
     }
-    .into()
+    let name = command.arg(0).unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
 }

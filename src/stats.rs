@@ -167,13 +167,15 @@ pub struct Stats {
     pub unreadable_announcements: u64,
 }
 
-/// What happened at one node.
+/// What happened at one node, on the connection that all callers share. What ran on a connection
+/// of its own (commands that block, watched sessions) is not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeStats {
-    /// Commands written, repeated ones counted again.
+    /// Commands written, repeated ones counted again. Of a transaction each line counts: `MULTI`,
+    /// its commands and `EXEC`.
     pub sent: u64,
-    /// Commands that ended with a reply other than an error.
+    /// Commands that ended with a reply other than an error. A transaction has one end.
     pub succeeded: u64,
     /// Commands that ended with an error of the server.
     pub server_errors: u64,

@@ -9,12 +9,13 @@ use crossbeam_channel::Receiver;
 use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::cmd::Cmd;
-use crate::error::{Misuse, Result};
+use crate::convert::FromValue;
+use crate::error::{Error, Result};
 use crate::proto::addr::NodeAddr;
 use crate::proto::slot::Slot;
 use crate::proto::unit::{Body, Bytes, Target};
-use crate::proto::value::Value;
-use crate::request::{Request, Whole};
+use crate::proto::value::{ServerError, Value};
+use crate::request::{Request, Whole, cross_slot};
 use crate::runtime::clock;
 use crate::runtime::routes::Pick;
 
@@ -31,9 +32,9 @@ pub struct Transaction {
 
 /// What its commands cannot have each for itself.
 const WHOLE: Whole = Whole {
-    timeout: "it states a timeout, which a transaction has as a whole: use Transaction::timeout",
-    cancel: "it states a cancel token, which a transaction has as a whole: \
-             use Transaction::cancel_token",
+    timeout: "states a timeout, which a transaction has as a whole: use `Transaction::timeout`",
+    cancel: "states a cancel token, which a transaction has as a whole: \
+             use `Transaction::cancel_token`",
 };
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
@@ -88,20 +89,18 @@ impl Transaction {
         self.commands.is_empty()
     }
 
-    /// Sends it as one chain and waits; gives the array of EXEC.
-    pub(crate) fn execute(self, core: &Arc<Core>) -> Result<Value> {
+    /// Sends it as one chain, waits, and reads the array of EXEC.
+    pub(crate) fn execute<T: FromValue>(self, core: &Arc<Core>) -> Result<T> {
         if self.commands.is_empty() {
-            return Ok(Value::Array(Vec::new()));
+            return T::from_value(Value::Array(Vec::new()));
         }
         let timeout = self.timeout.unwrap_or(core.config.response_timeout);
         let deadline = timeout.and_then(|timeout| clock::now().checked_add(timeout));
         let chain = Chain::new(&self.commands, core, deadline, None)?;
-        core.call(
-            chain.into_body(),
-            &Pick::Primary,
-            deadline,
-            self.cancel.as_ref(),
-        )
+        let slot = chain.slot;
+        let cancel = self.cancel.as_ref();
+        let cell = core.settle(chain.into_body(), &Pick::Primary, deadline, cancel);
+        read(cell.take_one()?, slot, || core.last_node(&cell))
     }
 
     pub(crate) fn commands(&self) -> &[Cmd] {
@@ -117,6 +116,38 @@ impl Transaction {
     pub(crate) fn cancel(&self) -> Option<&Receiver<()>> {
         self.cancel.as_ref().map(CancelToken::signal)
     }
+}
+
+/// Reads the replies to the commands of a transaction. If one of them is an error for which the
+/// type has no room, the failure tells whose it is.
+pub(crate) fn read<T: FromValue>(
+    replies: Value,
+    slot: Option<Slot>,
+    node: impl FnOnce() -> Option<NodeAddr>,
+) -> Result<T> {
+    let members = errors(&replies);
+    T::from_value(replies).map_err(|error| match error {
+        Error::Server(mut failure) => {
+            failure.members = members;
+            failure.slot = slot;
+            failure.node = node();
+            failure.attempts = failure.attempts.max(1);
+            Error::Server(failure)
+        }
+        other => other,
+    })
+}
+
+/// The errors in a list, by index.
+fn errors(replies: &Value) -> Vec<(usize, ServerError)> {
+    let Value::Array(replies) = replies else {
+        return Vec::new();
+    };
+    let error = |(index, reply): (usize, &Value)| match reply {
+        Value::Error(error) => Some((index, error.clone())),
+        _ => None,
+    };
+    replies.iter().enumerate().filter_map(error).collect()
 }
 
 /// A transaction that was checked and encoded.
@@ -145,7 +176,7 @@ impl Chain {
             if let Some(of_member) = member.slot {
                 let first = *slot.get_or_insert(of_member);
                 if first != of_member && !standalone {
-                    return Err(Misuse::CrossSlot(first, of_member).into());
+                    return Err(cross_slot(command.encoded(), first, of_member));
                 }
             }
             command.encoded().append_to(&mut bytes);

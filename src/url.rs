@@ -1,5 +1,7 @@
-//! Settings in one line: `redis://user:password@host:port,host:port?option=value&…`.
+//! Settings in one line: `redis://user:password@host:port,host:port?option=value&…`; `valkey://`
+//! is the same.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -19,9 +21,9 @@ fn read(url: &str) -> Result<Builder, String> {
         .split_once("://")
         .ok_or("must begin with redis://, as in redis://127.0.0.1:7000")?;
     match scheme.to_ascii_lowercase().as_str() {
-        "redis" => {}
-        "rediss" => return Err("rediss:// needs the tls feature, which this build lacks".into()),
-        _ => return Err("the scheme must be redis".into()),
+        "redis" | "valkey" => {}
+        "rediss" | "valkeys" => return Err("TLS is not supported yet: use redis://".into()),
+        _ => return Err("the scheme must be redis or valkey".into()),
     }
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
@@ -35,6 +37,9 @@ fn read(url: &str) -> Result<Builder, String> {
     let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
     if tail.contains('#') {
         return Err("a part after # has no meaning".into());
+    }
+    if path.starts_with("//") {
+        return Err("only the first host has a scheme, as in redis://h1:7000,h2:7000".into());
     }
     if !matches!(path, "" | "/" | "/0") {
         return Err("a cluster has only database 0: the path must be / or /0".into());
@@ -88,7 +93,7 @@ fn read_options(mut builder: Builder, query: &str) -> Result<Builder, String> {
 }
 
 /// One option. Each has the name of the builder's method.
-fn apply(b: Builder, name: &str, value: &str) -> Result<Builder, &'static str> {
+fn apply(b: Builder, name: &str, value: &str) -> Result<Builder, Cow<'static, str>> {
     Ok(match name {
         "client_name" => b.client_name(value),
         "protocol" => b.protocol(choice(
@@ -131,7 +136,13 @@ fn apply(b: Builder, name: &str, value: &str) -> Result<Builder, &'static str> {
             ],
         )?),
         "relaxed_timeout" => b.relaxed_timeout(time(value)?),
-        _ => return Err("is not known"),
+        "username" | "password" => {
+            return Err("stands before the first host, as in redis://user:password@h1".into());
+        }
+        "credentials" | "address_map" => {
+            return Err("is a closure, which only a builder can take".into());
+        }
+        _ => return Err("there is no such option".into()),
     })
 }
 
@@ -143,9 +154,11 @@ fn number<N: std::str::FromStr>(text: &str) -> Result<N, &'static str> {
     text.parse().map_err(|_| "must be a number in range")
 }
 
-fn choice<T, const N: usize>(text: &str, known: [(&str, T); N]) -> Result<T, &'static str> {
+fn choice<T, const N: usize>(text: &str, known: [(&str, T); N]) -> Result<T, String> {
+    let names = known.each_ref().map(|(name, _)| *name).join(" or ");
     let found = known.into_iter().find(|(name, _)| *name == text);
-    found.map(|(_, value)| value).ok_or("has no such value")
+    let value = found.map(|(_, value)| value);
+    value.ok_or_else(|| format!("must be {names}"))
 }
 
 fn time(text: &str) -> Result<Duration, &'static str> {

@@ -18,10 +18,10 @@ use crate::proto::resp::encode::Encoded;
 use crate::proto::slot::Slot;
 use crate::proto::value::{ServerError, Value};
 use crate::proto::verdict::{Reply, may_have_run};
-use crate::request::Request;
+use crate::request::{Request, cross_slot};
 use crate::runtime::clock;
 use crate::runtime::dedicated::{Cut, Dedicated, Limits};
-use crate::transaction::{Chain, Transaction};
+use crate::transaction::{self, Chain, Transaction};
 
 pub use options::WatchOptions;
 pub(crate) use sessions::run;
@@ -138,7 +138,7 @@ impl<'a> Watched<'a> {
         let limits = self.limits;
         let limits = limits.narrowed(deadline, command.cancel().map(|token| token.signal()));
         let member = Request::member(&command, self.core, limits.deadline, Some(&self.addr))?;
-        self.check_slot(member.slot)?;
+        self.check_slot(command.encoded(), member.slot)?;
         self.check_limits(limits)?;
         let reply = self.exchange(command.encoded().as_bytes(), limits);
         // What was refused, or never sent, has written nothing.
@@ -168,10 +168,11 @@ impl<'a> Watched<'a> {
         let limits = limits.narrowed(transaction.own_deadline(clock::now()), transaction.cancel());
         let node = Some(&self.addr);
         let chain = Chain::new(transaction.commands(), self.core, limits.deadline, node)?;
-        self.check_slot(chain.slot)?;
+        self.check_slot(&Encoded::new(b"MULTI"), chain.slot)?;
         self.check_limits(limits)?;
         self.state = State::Over;
-        T::from_value(self.execute(&chain, limits)?)
+        let replies = self.execute(&chain, limits)?;
+        transaction::read(replies, self.slot.into(), || Some(self.addr.clone()))
     }
 
     fn execute(&mut self, chain: &Chain, limits: Limits<'_>) -> Result<Value> {
@@ -345,10 +346,10 @@ impl<'a> Watched<'a> {
         }
     }
 
-    fn check_slot(&self, slot: Option<Slot>) -> Result<()> {
+    fn check_slot(&self, command: &Encoded, slot: Option<Slot>) -> Result<()> {
         match slot {
             Some(slot) if slot != self.slot && !self.core.is_standalone() => {
-                Err(Misuse::CrossSlot(self.slot, slot).into())
+                Err(cross_slot(command, self.slot, slot))
             }
             _ => Ok(()),
         }

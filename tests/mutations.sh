@@ -45,12 +45,12 @@ restore() {
 
 # in_core | in_models <cargo test arguments>: in that crate; its output goes to the log.
 in_core() {
-    (cd "$copy/core" && timeout 600 cargo test --quiet --lib "$@") >"$copy/log" 2>&1
+    (cd "$copy/core" && timeout 120 cargo test --quiet --lib "$@") >"$copy/log" 2>&1
 }
 
 in_models() {
     (cd "$copy/models" && RUSTFLAGS="--cfg loom" \
-        timeout 600 cargo test --quiet --release --lib "$@") >"$copy/log" 2>&1
+        timeout 120 cargo test --quiet --release --lib "$@") >"$copy/log" 2>&1
 }
 
 # Runs all tests of a crate.

@@ -1,5 +1,8 @@
 //! Commands on hashes.
 
+use std::collections::HashMap;
+use std::hash::Hash;
+
 use crate::client::Client;
 use crate::cmd::cmd;
 use crate::convert::{FromValue, ToArgs};
@@ -31,8 +34,12 @@ impl Client {
         self.query(cmd("HSET").key(key).arg(pairs))
     }
 
-    /// `HGETALL`: all fields and values, as a map or a `Vec` of pairs; empty if there is no key.
-    pub fn hget_all<T: FromValue>(&self, key: impl AsRef<[u8]>) -> Result<T> {
+    /// `HGETALL`: all fields and values; empty if there is no such key.
+    pub fn hget_all<F, V>(&self, key: impl AsRef<[u8]>) -> Result<HashMap<F, V>>
+    where
+        F: FromValue + Eq + Hash,
+        V: FromValue,
+    {
         self.query(cmd("HGETALL").key(key))
     }
 

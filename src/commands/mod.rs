@@ -1,9 +1,10 @@
 //! The most used commands on one key, as methods of [`Client`] with typed replies.
 //!
 //! Keys are byte strings: `impl AsRef<[u8]>`. Values, fields and members are anything that
-//! [`ToArgs`] turns into one argument; where a method takes several, any list does. Times are
-//! [`Duration`]s: they are sent in whole milliseconds, rounded up. All other commands go through
-//! [`Client::query`].
+//! [`ToArgs`] turns into one argument; where a method takes several, any list does. A method's
+//! types are those of single values, fields and members; several come as a `Vec`, a set or a map.
+//! [`Client::query`] reads the same replies as any other collection. Times are [`Duration`]s: they
+//! are sent in whole milliseconds, rounded up. All other commands go through [`Client::query`].
 
 mod hash;
 mod list;

@@ -1,5 +1,8 @@
 //! Commands on sets.
 
+use std::collections::HashSet;
+use std::hash::Hash;
+
 use crate::client::Client;
 use crate::cmd::cmd;
 use crate::convert::{FromValue, ToArgs};
@@ -17,8 +20,11 @@ impl Client {
         self.query(cmd("SREM").key(key).arg(members))
     }
 
-    /// `SMEMBERS`: all members, as a set or a `Vec`; empty if there is no such key.
-    pub fn smembers<T: FromValue>(&self, key: impl AsRef<[u8]>) -> Result<T> {
+    /// `SMEMBERS`: all members; empty if there is no such key.
+    pub fn smembers<T>(&self, key: impl AsRef<[u8]>) -> Result<HashSet<T>>
+    where
+        T: FromValue + Eq + Hash,
+    {
         self.query(cmd("SMEMBERS").key(key))
     }
 

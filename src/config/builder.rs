@@ -44,9 +44,9 @@ impl Builder {
     /// redis://[[user]:password@]host[:port][,host[:port]...][/[0]][?option=value[&...]]
     /// ```
     ///
-    /// Every host is a [`seed`](Builder::seed). In the user name, the password and options,
-    /// `%20` and the like stand for any byte; the characters `/ ? # @ %` must be written so. The
-    /// options are named after the methods here:
+    /// `valkey://` is the same. Every host is a [`seed`](Builder::seed). In the user name, the
+    /// password and options, `%20` and the like stand for any byte; the characters `/ ? # @ %`
+    /// must be written so. The options are named after the methods here:
     ///
     /// | options | values |
     /// |---|---|
@@ -158,6 +158,9 @@ impl Builder {
 impl Builder {
     /// How long a call waits for its reply: queueing, connecting, redirects, pauses between
     /// attempts and reading together. `None` waits for ever. Default: 5 s.
+    ///
+    /// A command that blocks, such as `BLPOP`, first waits as long as it says itself; this time is
+    /// added for its reply.
     pub fn response_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.config.response_timeout = timeout.into();
         self
@@ -199,8 +202,8 @@ impl Builder {
         self
     }
 
-    /// Whether redirects are followed. If not, `MOVED` and `ASK` are returned as errors; the
-    /// client still learns from them. Default: `true`.
+    /// Whether redirects are followed. If not, `MOVED`, `ASK`, `TRYAGAIN` and the like are returned
+    /// as errors of the server; the client still learns from them. Default: `true`.
     pub fn follow_redirects(mut self, follow: bool) -> Self {
         self.config.follow_redirects = follow;
         self

@@ -9,6 +9,9 @@ const DEFAULT_PORT: u16 = 6379;
 ///
 /// The error says what is wrong without quoting the text: a misplaced password may be in it.
 pub(crate) fn parse_host(text: &str) -> Result<NodeAddr, &'static str> {
+    if text.contains("://") {
+        return Err("a URL is for `Builder::from_url`; a seed is host:port");
+    }
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or("a bracket is not closed")?;
         let port = match after.strip_prefix(':') {

@@ -80,6 +80,11 @@ fn seeds_as_people_write_them() {
         text.starts_with("seed 2: ") && !text.contains("hunter2"),
         "{text}"
     );
+    let text = refused(Builder::default().seed("redis://h:1"));
+    assert_eq!(
+        text,
+        "seed 1: a URL is for `Builder::from_url`; a seed is host:port"
+    );
 }
 
 #[test]

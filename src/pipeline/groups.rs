@@ -75,13 +75,12 @@ impl<'a> Groups<'a> {
         let (facts, pick) = match plan {
             Plan::Shared(facts, pick) => (facts, pick),
             Plan::Blocking(..) => {
-                let why = "a blocking command would hold up the rest of a pipeline";
-                return Err(refused(command, why));
+                let why = "blocks and would hold up the rest of the pipeline: use `Client::query`";
+                return Err(refused(command.encoded(), why));
             }
             Plan::FanOut(_) => {
-                let why =
-                    "in a pipeline a command goes to one node; use Client::query for all of them";
-                return Err(refused(command, why));
+                let why = "goes to every primary, which a pipeline cannot do: use `Client::query`";
+                return Err(refused(command.encoded(), why));
             }
         };
         let bytes = command.encoded().as_bytes();

@@ -12,6 +12,10 @@ pub enum Certainty {
     /// A server answered that it did not run it. It may be repeated.
     Refused,
     /// It may have run. Repeating a write may apply it twice.
+    ///
+    /// A server's error is of this kind, too, unless its code proves that the command did not run.
+    /// Most such errors changed nothing, as `WRONGTYPE` for a plain command, but a script's error,
+    /// of the same code, may come after its writes.
     Unknown,
 }
 
@@ -112,6 +116,13 @@ impl Failure {
         &self.members
     }
 
+    /// The index of the command of a transaction whose error is the cause.
+    fn blamed(&self) -> Option<usize> {
+        let mut members = self.members.iter();
+        let blamed = members.find(|(_, error)| Some(error) == self.cause.as_ref());
+        blamed.map(|(index, _)| *index)
+    }
+
     /// The nodes that redirected it, in order.
     pub fn hops(&self) -> &[NodeAddr] {
         &self.hops
@@ -125,7 +136,13 @@ impl std::fmt::Display for Failure {
             Some(cause) => write!(f, "{} (last answer: {cause})", self.reason)?,
             None => write!(f, "{}", self.reason)?,
         }
-        write!(f, "; {}", self.certainty)?;
+        if let Some(index) = self.blamed() {
+            write!(f, "; at index {index} of the transaction")?;
+        }
+        // What the server says speaks for itself, unless it proves something.
+        if self.reason != Reason::Server || self.certainty != Certainty::Unknown {
+            write!(f, "; {}", self.certainty)?;
+        }
         if let Some(node) = &self.node {
             write!(f, "; node {node}")?;
         }
@@ -139,7 +156,12 @@ impl std::fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for Failure {
+    /// The server's error, if there is one.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_ref().map(|cause| cause as _)
+    }
+}
 
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -168,5 +190,40 @@ impl std::fmt::Display for Certainty {
             Certainty::Refused => "not executed",
             Certainty::Unknown => "may have run",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(line: &str, certainty: Certainty) -> Box<Failure> {
+        let mut failure = Failure::new(Reason::Server, certainty);
+        failure.cause = Some(ServerError::new(line));
+        failure.node = Some(NodeAddr::new("h", 1));
+        failure
+    }
+
+    #[test]
+    fn an_answer_says_something_of_certainty_only_where_it_proves_something() {
+        let wrong = server("WRONGTYPE Operation against", Certainty::Unknown);
+        assert_eq!(wrong.to_string(), "WRONGTYPE Operation against; node h:1");
+        let refused = server("NOPERM no", Certainty::Refused);
+        assert_eq!(refused.to_string(), "NOPERM no; not executed; node h:1");
+        let lost = Failure::new(Reason::ConnectionLost, Certainty::Unknown);
+        assert_eq!(lost.to_string(), "connection lost; may have run");
+    }
+
+    #[test]
+    fn the_command_of_a_transaction_that_failed_is_told() {
+        let mut failure = server("ERR b", Certainty::Unknown);
+        failure.members = vec![
+            (1, ServerError::new("ERR a")),
+            (4, ServerError::new("ERR b")),
+        ];
+        assert_eq!(
+            failure.to_string(),
+            "ERR b; at index 4 of the transaction; node h:1"
+        );
     }
 }

@@ -6,7 +6,9 @@ use std::fmt;
 ///
 /// RESP2 and RESP3 share it: what RESP2 cannot express (maps, sets, doubles, booleans) simply does
 /// not occur there. Attributes are read and dropped; pushes are never replies.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// `Debug` shows strings as text, and what is not UTF-8 as an escaped byte string.
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
     /// Null: a missing key, a timed out blocking command, a transaction whose WATCH was lost.
@@ -63,6 +65,42 @@ impl Value {
     }
 }
 
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Null => f.write_str("Null"),
+            Value::Ok => f.write_str("Ok"),
+            Value::Simple(text) => f.debug_tuple("Simple").field(&Text(text)).finish(),
+            Value::Bulk(bytes) => f.debug_tuple("Bulk").field(&Text(bytes)).finish(),
+            Value::Integer(number) => f.debug_tuple("Integer").field(number).finish(),
+            Value::Double(number) => f.debug_tuple("Double").field(number).finish(),
+            Value::Boolean(answer) => f.debug_tuple("Boolean").field(answer).finish(),
+            Value::BigNumber(digits) => f.debug_tuple("BigNumber").field(digits).finish(),
+            Value::Verbatim { format, text } => f
+                .debug_struct("Verbatim")
+                .field("format", &Text(format))
+                .field("text", &Text(text))
+                .finish(),
+            Value::Array(items) => f.debug_tuple("Array").field(items).finish(),
+            Value::Set(items) => f.debug_tuple("Set").field(items).finish(),
+            Value::Map(pairs) => f.debug_tuple("Map").field(pairs).finish(),
+            Value::Error(error) => f.debug_tuple("Error").field(error).finish(),
+        }
+    }
+}
+
+/// Bytes that are most likely text.
+struct Text<'a>(&'a [u8]);
+
+impl fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match std::str::from_utf8(self.0) {
+            Ok(text) => write!(f, "{text:?}"),
+            Err(_) => write!(f, "b\"{}\"", self.0.escape_ascii()),
+        }
+    }
+}
+
 /// An error reply: a code such as `WRONGTYPE`, and a text.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ServerError {
@@ -99,3 +137,24 @@ impl fmt::Debug for ServerError {
 }
 
 impl std::error::Error for ServerError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_strings_as_text() {
+        let cases = [
+            (Value::Bulk("grün\n".into()), r#"Bulk("grün\n")"#),
+            (Value::Bulk(vec![b'a', 0, 255]), r#"Bulk(b"a\x00\xff")"#),
+            (Value::Simple("PONG".into()), r#"Simple("PONG")"#),
+            (
+                Value::Array(vec![Value::Null, Value::Integer(1)]),
+                "Array([Null, Integer(1)])",
+            ),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(format!("{value:?}"), expected);
+        }
+    }
+}

@@ -22,6 +22,7 @@ fn seeds(url: &str, expected: &[&str]) {
 fn seeds_of_all_kinds() {
     seeds("redis://h1", &["h1:6379"]);
     seeds("REDIS://h1:7000/", &["h1:7000"]);
+    seeds("valkey://h1:7000", &["h1:7000"]);
     seeds("redis://h1:7000/0", &["h1:7000"]);
     seeds(
         "redis://h1:7000,h2,10.0.0.1:7002",
@@ -92,16 +93,29 @@ fn options_set_what_they_name() {
     assert_eq!(format!("{:?}", config(url)), format!("{expected:?}"));
 }
 
+#[track_caller]
+fn check_refused(cases: &[(&str, &str)]) {
+    for (url, why) in cases {
+        let error = parse(url).expect_err(url);
+        let Error::Misuse(Misuse::Invalid(text)) = error else {
+            panic!("{url}: {error:?}");
+        };
+        assert!(text.contains(why), "{url}: {text}");
+    }
+}
+
 #[test]
 fn bad_urls_say_why() {
     let cases = [
         ("", "must begin with redis://"),
         ("h1:7000", "must begin with redis://"),
+        ("rediss://h1", "TLS is not supported yet"),
+        ("valkeys://h1", "TLS is not supported yet"),
+        ("http://h1", "the scheme must be redis or valkey"),
         (
-            "rediss://h1",
-            "rediss:// needs the tls feature, which this build lacks",
+            "redis://h1:7000,redis://h2:7000",
+            "only the first host has a scheme",
         ),
-        ("http://h1", "the scheme must be redis"),
         ("redis://", "seed 1: the host is missing"),
         ("redis://h1,", "seed 2: the host is missing"),
         ("redis://h1,:7000", "seed 2: the host is missing"),
@@ -137,8 +151,26 @@ fn bad_urls_say_why() {
         ),
         ("redis://:p@h1,:p@h2", "only one login"),
         ("redis://:a/b@h1", "must be percent-encoded"),
+    ];
+    check_refused(&cases);
+}
+
+#[test]
+fn bad_options_say_why() {
+    let cases = [
         ("redis://h1?lazy", "an option must be name=value"),
-        ("redis://h1?timeout=1s", "option timeout: is not known"),
+        (
+            "redis://h1?timeout=1s",
+            "option timeout: there is no such option",
+        ),
+        (
+            "redis://h1?password=p",
+            "option password: stands before the first host",
+        ),
+        (
+            "redis://h1?address_map=x",
+            "option address_map: is a closure",
+        ),
         ("redis://h1?lazy=yes", "option lazy: must be true or false"),
         (
             "redis://h1?lazy=true&lazy=true",
@@ -175,7 +207,11 @@ fn bad_urls_say_why() {
         ),
         (
             "redis://h1?read_from=replica",
-            "option read_from: has no such value",
+            "option read_from: must be primary or prefer_replica",
+        ),
+        (
+            "redis://h1?maintenance=maybe",
+            "option maintenance: must be off or auto or on",
         ),
         (
             "redis://h1?client_name=%f",
@@ -186,13 +222,7 @@ fn bad_urls_say_why() {
             "option drain_limit: must be a time",
         ),
     ];
-    for (url, why) in cases {
-        let error = parse(url).expect_err(url);
-        let Error::Misuse(Misuse::Invalid(text)) = error else {
-            panic!("{url}: {error:?}");
-        };
-        assert!(text.contains(why), "{url}: {text}");
-    }
+    check_refused(&cases);
     let zero = parse("redis://h1?connect_timeout=0s").unwrap().build();
     assert!(
         zero.is_err(),

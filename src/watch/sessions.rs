@@ -12,6 +12,7 @@ use crate::proto::outcome::{Certainty, Failure, Reason};
 use crate::proto::resp::encode::Encoded;
 use crate::proto::slot::Slot;
 use crate::proto::unit::Target;
+use crate::request::cross_slot;
 use crate::runtime::clock;
 use crate::runtime::dedicated::{Broken, Limits};
 use crate::runtime::routes::Pick;
@@ -44,16 +45,24 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
     keys.iter().for_each(|key| watch.push(key.as_ref()));
     for run in 1..=RUNS {
         if let Err(broken) = core.pool.pause(sessions.pause, sessions.limits) {
-            sessions.failure.reason = broken.reason();
+            // That a watched key kept changing says more than that the time ran out over it.
+            if !(sessions.is_contended && matches!(broken, Broken::Timeout)) {
+                sessions.failure.reason = broken.reason();
+            }
             break;
         }
+        sessions.failure.attempts = run;
         let (end, error) = match sessions.begin(&watch) {
             Ok(mut watched) => match session(&mut watched) {
                 Ok(result) => {
                     watched.finish();
                     return Ok(result);
                 }
-                Err(error) => (sessions.end(watched), error),
+                Err(error) => {
+                    let reason = error.failure().map(Failure::reason);
+                    sessions.is_contended = reason == Some(Reason::WatchLost);
+                    (sessions.end(watched), error)
+                }
             },
             Err(ended) => ended,
         };
@@ -80,7 +89,9 @@ fn common_slot<K: AsRef<[u8]>>(core: &Core, keys: &[K]) -> Result<Slot> {
         .next()
         .ok_or_else(|| Misuse::Invalid("no key to watch".to_owned()))?;
     match slots.find(|&slot| slot != first) {
-        Some(other) if !core.is_standalone() => Err(Misuse::CrossSlot(first, other).into()),
+        Some(other) if !core.is_standalone() => {
+            Err(cross_slot(&Encoded::new(b"WATCH"), first, other))
+        }
         _ => Ok(first),
     }
 }
@@ -95,6 +106,8 @@ struct Sessions<'a> {
     /// A redirect names the node of the next run.
     next: Option<(NodeAddr, bool)>,
     redirects: u32,
+    /// The last run ended because a watched key had changed.
+    is_contended: bool,
     /// What is certain about all runs so far.
     known: Known,
     /// How it fails if no run is through.
@@ -113,6 +126,7 @@ impl<'a> Sessions<'a> {
             pause: Duration::ZERO,
             next: None,
             redirects: 0,
+            is_contended: false,
             known: Known::default(),
             failure,
             random: Random::new(clock::seed()),

@@ -22,6 +22,7 @@ mod pipelines;
 mod real;
 mod redirects;
 mod refresh;
+mod refusals;
 mod relocation;
 mod replies;
 mod run;

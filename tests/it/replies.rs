@@ -376,7 +376,7 @@ fn what_is_wrong_with_a_command_is_found_before_it_is_counted() {
         let results = pipeline(&client, &lines);
         assert!(matches!(
             results[1],
-            Err(reslot::Error::Misuse(reslot::Misuse::CrossSlot(..)))
+            Err(reslot::Error::Misuse(reslot::Misuse::CrossSlot { .. }))
         ));
         let count = round.to_string();
         let wanted = [&*count, "NotSent", &*count, "NotSent", &*count];

@@ -64,7 +64,7 @@ fn a_pipeline_refuses_commands_with_limits_of_their_own_one_by_one() {
         let mut pipeline = client.pipeline();
         pipeline.add(words("INCR bar")).add(command);
         let mut results = pipeline.execute().unwrap();
-        assert_refused(results.pop().unwrap(), &format!("use Pipeline::{method}"));
+        assert_refused(results.pop().unwrap(), &format!("use `Pipeline::{method}`"));
         assert!(results[0].is_ok());
     }
     assert_eq!(cluster.log().commands("GET").count(), 0);
@@ -75,7 +75,7 @@ fn a_transaction_refuses_members_with_limits_of_their_own() {
     let cluster = FakeCluster::start(1);
     let client = connect(&cluster);
     for (command, method) in selfish() {
-        let method = format!("use Transaction::{method}");
+        let method = format!("use `Transaction::{method}`");
         let whole = |command: Cmd| {
             client.transaction::<Value>(|t| {
                 t.add(words("INCR bar")).add(command);

@@ -57,7 +57,8 @@ enum Find {
     },
 }
 
-const UNFIT: &str = "is an administrative command that this client does not know: name the node";
+const UNFIT: &str = "is an administrative command that this client does not know: name the node by \
+    `Cmd::route(Route::Node(addr))`";
 
 impl DynamicSpec {
     /// From the reply to `COMMAND INFO name` for one name. `None` if the server does not know the

@@ -25,7 +25,7 @@ pub(crate) use aggregate::Aggregate;
 pub(crate) use blocking::{Blocking, TimeArg};
 pub(crate) use dynamic::DynamicSpec;
 pub(crate) use index::find;
-pub(crate) use spec::{Access, Spec, Target};
+pub(crate) use spec::{Access, CrossSlot, Spec, Target};
 
 #[cfg(test)]
 mod tests;

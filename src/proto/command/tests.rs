@@ -214,6 +214,46 @@ fn what_changes_the_connection_is_refused() {
 }
 
 #[test]
+fn refusals_say_what_to_do() {
+    let cases = [
+        ("SUBSCRIBE c", "subscriptions are not supported yet"),
+        ("SSUBSCRIBE a b", "subscriptions are not supported yet"),
+        ("WATCH a", "`Client::watch`"),
+        ("UNWATCH", "`Client::watch`"),
+        ("MULTI", "`Client::transaction`"),
+        ("EXEC", "`Client::transaction`"),
+        ("DISCARD", "`Client::transaction`"),
+        ("SELECT 1", "only database 0"),
+        ("AUTH p", "`Builder::password`"),
+        ("HELLO 3", "`Builder::protocol`"),
+        ("CLIENT SETNAME x", "`Builder::client_name`"),
+        ("CLIENT NO-EVICT on", "there is no setting"),
+        ("READONLY", "`Builder::read_from`"),
+        ("QUIT", "`Client::close`"),
+        ("SCAN 0", "`Client::primaries()`"),
+        ("WAIT 1 0", "`Client::watch`"),
+        ("WAITAOF 1 0 0", "`Client::watch`"),
+    ];
+    for (line, wanted) in cases {
+        let (Ok(Target::Refused(why)) | Ok(Target::NamedNode(why))) = route(line) else {
+            panic!("{line}: {:?}", route(line));
+        };
+        assert!(why.contains(wanted), "{line}: {why}");
+    }
+}
+
+#[test]
+fn who_has_to_name_a_node_is_told_how() {
+    for spec in &index::COMMANDS {
+        let args = [spec.name.as_bytes(), spec.sub.as_bytes()];
+        if let Ok(Target::NamedNode(why)) = spec.route(args.into_iter()) {
+            let told = why.contains("Cmd::route(Route::Node(addr))") || spec.may_block();
+            assert!(told, "{}: {why}", spec.full_name());
+        }
+    }
+}
+
+#[test]
 fn slots_given_by_number() {
     let slot = Slot::new(7).unwrap();
     assert_eq!(route("CLUSTER COUNTKEYSINSLOT 7"), Ok(Target::Slot(slot)));
@@ -315,5 +355,29 @@ proptest! {
         let mut args = vec![spec.name.as_bytes()];
         args.extend(words);
         ask_everything(spec, &args);
+    }
+}
+
+#[test]
+fn the_short_way_to_the_only_key_leads_where_the_long_one_does() {
+    let long = |line: &str| (route(line), access(line));
+    for line in ["GET {a}b", "set a b", "HSET {x} y z", "SORT_RO a", "GET"] {
+        let spec = find(split(line)).unwrap();
+        if let Some((slot, access)) = spec.only_key(split(line)) {
+            assert_eq!(long(line), (Ok(Target::Slot(slot)), access), "{line}");
+        } else {
+            assert_eq!(line, "GET");
+        }
+    }
+    for line in [
+        "MGET a b",
+        "BLPOP a 0",
+        "SORT a",
+        "EVAL x 1 a",
+        "PING",
+        "XREAD STREAMS a 0",
+    ] {
+        let spec = find(split(line)).unwrap();
+        assert!(spec.only_key(split(line)).is_none(), "{line}");
     }
 }

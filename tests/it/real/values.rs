@@ -1,6 +1,6 @@
 //! Values and replies: byte-exact, in both versions of the protocol.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use reslot::{Client, Protocol, Reason, Route, Value, cmd};
@@ -134,8 +134,8 @@ fn typed_replies_are_the_same_in_both_protocols() {
     for (protocol, client) in clients() {
         let key = |name: &str| format!("values:{protocol:?}:{name}");
         client.hset_all(key("h"), [("a", 1), ("b", 2)]).unwrap();
-        let map: BTreeMap<String, i64> = client.hget_all(key("h")).unwrap();
-        assert_eq!(map, BTreeMap::from([("a".into(), 1), ("b".into(), 2)]));
+        let map: HashMap<String, i64> = client.hget_all(key("h")).unwrap();
+        assert_eq!(map, HashMap::from([("a".into(), 1), ("b".into(), 2)]));
 
         let scores = [
             ("low", "-inf"),
@@ -157,8 +157,8 @@ fn typed_replies_are_the_same_in_both_protocols() {
         assert_eq!(client.zscore(key("z"), "missing").unwrap(), None);
 
         client.sadd(key("s"), ["x", "y"]).unwrap();
-        let members: BTreeSet<String> = client.smembers(key("s")).unwrap();
-        assert_eq!(members, BTreeSet::from(["x".into(), "y".into()]));
+        let members: HashSet<String> = client.smembers(key("s")).unwrap();
+        assert_eq!(members, HashSet::from(["x".into(), "y".into()]));
         let are: Vec<bool> = client
             .query(cmd("SMISMEMBER").arg((key("s"), "x", "q")))
             .unwrap();

@@ -21,14 +21,14 @@ fn keys_of_two_slots_are_refused_before_anything_is_sent() {
     for other in ["foo", "b"] {
         let result = transaction(&client, &["SET bar 1", &format!("SET {other} 1")]);
         assert!(
-            matches!(result, Err(Error::Misuse(Misuse::CrossSlot(..)))),
+            matches!(result, Err(Error::Misuse(Misuse::CrossSlot { .. }))),
             "{result:?}"
         );
     }
     let one_command = transaction(&client, &["GET bar", "MGET {bar}1 foo"]);
     assert!(matches!(
         one_command,
-        Err(Error::Misuse(Misuse::CrossSlot(..)))
+        Err(Error::Misuse(Misuse::CrossSlot { .. }))
     ));
     check_nothing_sent(&cluster);
 }

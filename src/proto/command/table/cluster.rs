@@ -3,8 +3,8 @@
 use super::super::spec::Scope::{Any, Named, Refused, SlotNumber};
 use super::super::spec::Spec;
 
-const ONE_NODE: &str = "tells what one node knows: name the node";
-const ADMIN: &str = "changes the cluster as one node sees it: name the node";
+const ONE_NODE: &str = on_one_node!("tells what one node knows");
+const ADMIN: &str = on_one_node!("changes the cluster as one node sees it");
 
 pub(super) const COMMANDS: &[Spec] = &[
     Spec::container("CLUSTER"),
@@ -51,5 +51,4 @@ pub(super) const COMMANDS: &[Spec] = &[
 
 const SYNCSLOTS: &str = "is spoken between servers and takes the connection over";
 const ASKING: &str = "is sent by the client itself whenever a server answers ASK";
-const READONLY: &str =
-    "changes a connection that all callers share: choose replica reads when building the client";
+const READONLY: &str = shared!(": use `Builder::read_from`");

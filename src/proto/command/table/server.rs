@@ -9,8 +9,8 @@ use super::super::blocking::Wait;
 use super::super::spec::Scope::{All, Any, Named, Refused};
 use super::super::spec::Spec;
 
-const ONE_NODE: &str = "tells about one node: name the node";
-const ONE_SERVER: &str = "acts on one server, not on the cluster: name the node";
+const ONE_NODE: &str = on_one_node!("tells about one node");
+const ONE_SERVER: &str = on_one_node!("acts on one server, not on the cluster");
 const REPLICATION: &str = "speaks the replication protocol, which takes the connection over";
 
 pub(super) const COMMANDS: &[Spec] = &[
@@ -126,8 +126,11 @@ pub(super) const COMMANDS: &[Spec] = &[
     Spec::change("MONITOR", Refused(MONITOR)),
 ];
 
-const SCAN: &str = "walks the keys of one node: name the node, or scan through the client";
-const WAIT: &str = "waits for the writes of its own connection only: name the node";
+const SCAN: &str = "walks the keys of one node: send it with `Cmd::route(Route::Node(addr))` to \
+    each of `Client::primaries()`";
+// On a connection that it does not share with the writes it would have nothing to wait for.
+const WAIT: &str = "waits for the writes of its own connection: write and wait in one session of \
+    `Client::watch`";
 const SCRIPT_DEBUG: &str =
     "turns the connection into a debugger: use a command line client for that";
 const MONITOR: &str =
