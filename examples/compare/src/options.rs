@@ -13,9 +13,19 @@ cargo run --release --manifest-path examples/compare/Cargo.toml -- [OPTIONS]
   --rounds N      rounds, of which the medians count [5]
   --millis N      length of one measurement; three times that while slots move [1000]
   --only A,B      only these clients: bare, redis-sync, redis-async, fred, reslot
-  --part NAME     only this part: speed, bulk, moving [all]
+  --part A,B      only these parts [all]
   --server PATH   server program [RESLOT_TEST_SERVER, or redis-server, installed if missing]
-  --help          this text";
+  --help          this text
+
+parts; those from speed to multi share a table of speeds and one of CPU time per command:
+  speed           single commands from several threads, and pipelines
+  values          values of 10 KiB and 1 MiB
+  send            1000 commands handed over one by one, then waited for
+  multi           transactions
+  bulk            big pipelines of writes, beside redis-benchmark
+  moving          latencies and failures while slots move, at 500 keys/s and at full speed";
+
+const PARTS: [&str; 6] = ["speed", "values", "send", "multi", "bulk", "moving"];
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -26,8 +36,8 @@ pub(crate) struct Options {
     pub(crate) length: Duration,
     /// The clients.
     pub(crate) only: Vec<Contender>,
-    /// The part, if not all.
-    pub(crate) part: Option<String>,
+    /// The parts.
+    parts: Vec<String>,
     /// The server program, if not the default one.
     pub(crate) server: Option<String>,
 }
@@ -39,7 +49,7 @@ impl Options {
             rounds: 5,
             length: Duration::from_secs(1),
             only: Contender::ALL.to_vec(),
-            part: None,
+            parts: default_parts(),
             server: None,
         };
         while let Some(name) = args.next() {
@@ -53,7 +63,7 @@ impl Options {
                 "--rounds" => options.rounds = number(&name, &value)?,
                 "--millis" => options.length = Duration::from_millis(number(&name, &value)? as u64),
                 "--only" => options.only = contenders(&value)?,
-                "--part" => options.part = Some(part(value)?),
+                "--part" => options.parts = parts(&value)?,
                 "--server" => options.server = Some(value),
                 _ => return Err(format!("no such option: {name}; see --help")),
             }
@@ -63,7 +73,7 @@ impl Options {
 
     /// Whether a part is wanted.
     pub(crate) fn wants(&self, part: &str) -> bool {
-        self.part.as_deref().is_none_or(|wanted| wanted == part)
+        self.parts.iter().any(|wanted| wanted == part)
     }
 }
 
@@ -72,19 +82,21 @@ fn number(name: &str, value: &str) -> Result<usize, String> {
     parsed.ok_or_else(|| format!("{name}: {value:?} is not a number from 1 on"))
 }
 
-fn part(name: String) -> Result<String, String> {
-    if ["speed", "bulk", "moving"].contains(&name.as_str()) {
-        Ok(name)
-    } else {
-        Err(format!("--part: there is no {name:?}; see --help"))
-    }
+fn default_parts() -> Vec<String> {
+    PARTS.map(str::to_owned).to_vec()
+}
+
+fn parts(names: &str) -> Result<Vec<String>, String> {
+    let find = |name: &str| match PARTS.contains(&name) {
+        true => Ok(name.to_owned()),
+        false => Err(format!("--part: there is no {name:?}; see --help")),
+    };
+    names.split(',').map(find).collect()
 }
 
 fn contenders(names: &str) -> Result<Vec<Contender>, String> {
     let find = |name: &str| {
-        let mut all = Contender::ALL.into_iter();
-        all.find(|contender| contender.name() == name)
-            .ok_or_else(|| format!("--only: there is no {name:?}; see --help"))
+        Contender::named(name).ok_or_else(|| format!("--only: there is no {name:?}; see --help"))
     };
     let mut found = names.split(',').map(find).collect::<Result<Vec<_>, _>>()?;
     found.sort();
