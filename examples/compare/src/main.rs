@@ -3,19 +3,26 @@
 //! cargo run --release --manifest-path examples/compare/Cargo.toml
 //!
 //! Speeds are measured in one process, in alternating rounds, against three primaries on this
-//! machine: only the ratios mean anything elsewhere. `--help` lists parts and options.
+//! machine: only the ratios mean anything elsewhere. What could be hidden by another client (memory
+//! and idle CPU time) is measured in processes of their own. `--help` lists parts and options.
 
 mod bare;
 mod bulk;
+mod child;
 mod choice;
 mod contender;
+mod fake;
 mod fred_client;
+mod growth;
+mod hundred;
+mod idle;
 mod join;
 mod keys;
 mod latencies;
 #[path = "../../../tests/local_cluster/mod.rs"]
 mod local_cluster;
 mod measure;
+mod memory;
 #[path = "../../live_reshard/mover.rs"]
 #[allow(dead_code, reason = "atomic moves are not compared")]
 mod mover;
@@ -49,14 +56,14 @@ const SETTLE: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let answer = match Options::parse(args.into_iter()) {
+    let answer = child::run(&args).unwrap_or_else(|| match Options::parse(args.into_iter()) {
         Ok(Some(options)) => run(&options),
         Ok(None) => {
             println!("{HELP}");
             Ok(())
         }
         Err(error) => Err(error.into()),
-    };
+    });
     match answer {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -92,6 +99,18 @@ fn run(options: &Options) -> Answer {
             keys: keys.of(Size::Small),
         };
         moving::run(options, &scene)?;
+    }
+    if options.wants("hundred") {
+        hundred::run(options, &runtime, &keys)?;
+    }
+    if options.wants("memory") {
+        memory::run(options, &server)?;
+    }
+    if options.wants("idle") {
+        idle::run(options, &nodes)?;
+    }
+    if options.wants("growth") {
+        growth::run(options, &nodes, &runtime, &keys)?;
     }
     Ok(())
 }

@@ -13,7 +13,8 @@ cargo run --release --manifest-path examples/compare/Cargo.toml -- [OPTIONS]
   --rounds N      rounds, of which the medians count [5]
   --millis N      length of one measurement; three times that while slots move [1000]
   --only A,B      only these clients: bare, redis-sync, redis-async, fred, reslot
-  --part A,B      only these parts [all]
+  --part A,B      only these parts [all but growth]
+  --idle SECONDS  how long the clients are idle [200]
   --server PATH   server program [RESLOT_TEST_SERVER, or redis-server, installed if missing]
   --help          this text
 
@@ -23,9 +24,18 @@ parts; those from speed to multi share a table of speeds and one of CPU time per
   send            1000 commands handed over one by one, then waited for
   multi           transactions
   bulk            big pipelines of writes, beside redis-benchmark
-  moving          latencies and failures while slots move, at 500 keys/s and at full speed";
+  moving          latencies and failures while slots move, at 500 keys/s and at full speed
+  hundred         100 nodes that are not real, 100 threads
+  memory          bytes per command of 100,000 that wait for a stopped server
+  idle            CPU time without work
+  growth          reslot alone: more threads, larger batches and values, more nodes; only if named";
 
-const PARTS: [&str; 6] = ["speed", "values", "send", "multi", "bulk", "moving"];
+const PARTS: [&str; 10] = [
+    "speed", "values", "send", "multi", "bulk", "moving", "hundred", "memory", "idle", GROWTH,
+];
+
+/// The part that does not compare anything, and is run only if it is named.
+const GROWTH: &str = "growth";
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -38,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) only: Vec<Contender>,
     /// The parts.
     parts: Vec<String>,
+    /// How many seconds the clients are idle.
+    pub(crate) idle: u64,
     /// The server program, if not the default one.
     pub(crate) server: Option<String>,
 }
@@ -50,6 +62,7 @@ impl Options {
             length: Duration::from_secs(1),
             only: Contender::ALL.to_vec(),
             parts: default_parts(),
+            idle: 200,
             server: None,
         };
         while let Some(name) = args.next() {
@@ -64,6 +77,7 @@ impl Options {
                 "--millis" => options.length = Duration::from_millis(number(&name, &value)? as u64),
                 "--only" => options.only = contenders(&value)?,
                 "--part" => options.parts = parts(&value)?,
+                "--idle" => options.idle = number(&name, &value)? as u64,
                 "--server" => options.server = Some(value),
                 _ => return Err(format!("no such option: {name}; see --help")),
             }
@@ -83,7 +97,8 @@ fn number(name: &str, value: &str) -> Result<usize, String> {
 }
 
 fn default_parts() -> Vec<String> {
-    PARTS.map(str::to_owned).to_vec()
+    let default = PARTS.into_iter().filter(|&part| part != GROWTH);
+    default.map(str::to_owned).collect()
 }
 
 fn parts(names: &str) -> Result<Vec<String>, String> {
