@@ -29,6 +29,7 @@ mod mover;
 mod moving;
 mod options;
 mod pacer;
+mod plot;
 mod redis_async;
 mod redis_sync;
 mod reslot_client;
@@ -130,7 +131,10 @@ fn run_shared(options: &Options, nodes: &[SocketAddr], runtime: &Runtime, keys: 
     // Clients that have just connected may have more to do.
     std::thread::sleep(SETTLE);
     if speeds {
-        speed::run(options, &mut sessions, keys);
+        let table = speed::run(options, &mut sessions, keys);
+        if let Some(path) = &options.svg {
+            std::fs::write(path, plot::draw(&table))?;
+        }
     }
     if options.wants("bulk") {
         bulk::run(options, &mut sessions, keys.of(Size::Small), nodes)?;

@@ -15,6 +15,7 @@ cargo run --release --manifest-path examples/compare/Cargo.toml -- [OPTIONS]
   --only A,B      only these clients: bare, redis-sync, redis-async, fred, reslot
   --part A,B      only these parts [all but growth]
   --idle SECONDS  how long the clients are idle [200]
+  --svg PATH      writes a plot of the table of speeds, too
   --server PATH   server program [RESLOT_TEST_SERVER, or redis-server, installed if missing]
   --help          this text
 
@@ -50,6 +51,8 @@ pub(crate) struct Options {
     parts: Vec<String>,
     /// How many seconds the clients are idle.
     pub(crate) idle: u64,
+    /// Where the plot goes.
+    pub(crate) svg: Option<String>,
     /// The server program, if not the default one.
     pub(crate) server: Option<String>,
 }
@@ -63,6 +66,7 @@ impl Options {
             only: Contender::ALL.to_vec(),
             parts: default_parts(),
             idle: 200,
+            svg: None,
             server: None,
         };
         while let Some(name) = args.next() {
@@ -78,6 +82,7 @@ impl Options {
                 "--only" => options.only = contenders(&value)?,
                 "--part" => options.parts = parts(&value)?,
                 "--idle" => options.idle = number(&name, &value)? as u64,
+                "--svg" => options.svg = Some(value),
                 "--server" => options.server = Some(value),
                 _ => return Err(format!("no such option: {name}; see --help")),
             }
