@@ -5,7 +5,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::contender::{Answer, Session, Work};
+use crate::contender::{Answer, Interlude, Session, Work};
 
 /// One thread's connections, one to each node.
 pub(crate) struct Bare {
@@ -19,14 +19,19 @@ struct Node {
     line: Vec<u8>,
 }
 
+/// The most bytes read at once, over all nodes: what single replies need is far less, and with many
+/// nodes and threads the buffers must not fill the memory.
+const READ_BYTES: usize = 3 * 64 * 1024;
+
 impl Bare {
     /// Connects to these nodes, which serve equal ranges of the slots, in order.
     pub(crate) fn connect(nodes: &[SocketAddr]) -> io::Result<Self> {
+        let capacity = READ_BYTES / nodes.len().max(3);
         let connect = |addr: &SocketAddr| {
             let stream = TcpStream::connect(addr)?;
             stream.set_nodelay(true)?;
             Ok(Node {
-                stream: BufReader::with_capacity(64 * 1024, stream),
+                stream: BufReader::with_capacity(capacity, stream),
                 out: Vec::new(),
                 waiting: 0,
                 line: Vec::new(),
@@ -35,30 +40,15 @@ impl Bare {
         let nodes = nodes.iter().map(connect).collect::<io::Result<_>>()?;
         Ok(Self { nodes })
     }
-}
 
-impl Session for Bare {
-    fn run(&mut self, work: Work<'_>) -> Answer {
+    fn node(&mut self, key: &str) -> &mut Node {
         let nodes = self.nodes.len();
-        for &key in work.keys {
-            let slot = crc16::State::<crc16::XMODEM>::calculate(key.as_bytes()) % 16384;
-            let node = &mut self.nodes[(usize::from(slot) * nodes + nodes - 1) / 16384];
-            match work.value {
-                Some(value) => {
-                    let header = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n", key.len());
-                    node.out.extend_from_slice(header.as_bytes());
-                    let length = format!("${}\r\n", value.len());
-                    node.out.extend_from_slice(length.as_bytes());
-                    node.out.extend_from_slice(value);
-                }
-                None => {
-                    node.out.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$");
-                    write!(node.out, "{}\r\n{key}", key.len())?;
-                }
-            }
-            node.out.extend_from_slice(b"\r\n");
-            node.waiting += 1;
-        }
+        let slot = crc16::State::<crc16::XMODEM>::calculate(key.as_bytes()) % 16384;
+        &mut self.nodes[(usize::from(slot) * nodes + nodes - 1) / 16384]
+    }
+
+    /// Writes to each node, then reads from each.
+    fn exchange(&mut self) -> Answer {
         for node in &mut self.nodes {
             if node.waiting > 0 {
                 node.stream.get_mut().write_all(&node.out)?;
@@ -74,7 +64,57 @@ impl Session for Bare {
     }
 }
 
+impl Session for Bare {
+    fn run(&mut self, work: Work<'_>) -> Answer {
+        for &key in work.keys {
+            let node = self.node(key);
+            match work.value {
+                Some(value) => node.set(key, value),
+                None => node.get(key)?,
+            }
+        }
+        self.exchange()
+    }
+
+    fn send(&mut self, keys: &[&str], _: Option<Interlude<'_>>) -> Answer {
+        self.run(Work { keys, value: None })
+    }
+
+    fn transact(&mut self, keys: &[&str]) -> Answer {
+        let node = self.node(keys[0]);
+        node.say(b"*1\r\n$5\r\nMULTI\r\n");
+        for key in keys {
+            node.get(key)?;
+        }
+        node.say(b"*1\r\n$4\r\nEXEC\r\n");
+        self.exchange()
+    }
+}
+
 impl Node {
+    /// One command without key.
+    fn say(&mut self, command: &[u8]) {
+        self.out.extend_from_slice(command);
+        self.waiting += 1;
+    }
+
+    fn get(&mut self, key: &str) -> io::Result<()> {
+        self.out.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$");
+        write!(self.out, "{}\r\n{key}\r\n", key.len())?;
+        self.waiting += 1;
+        Ok(())
+    }
+
+    fn set(&mut self, key: &str, value: &[u8]) {
+        let header = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n", key.len());
+        self.out.extend_from_slice(header.as_bytes());
+        let length = format!("${}\r\n", value.len());
+        self.out.extend_from_slice(length.as_bytes());
+        self.out.extend_from_slice(value);
+        self.out.extend_from_slice(b"\r\n");
+        self.waiting += 1;
+    }
+
     fn skip_reply(&mut self) -> Answer {
         self.line.clear();
         self.stream.read_until(b'\n', &mut self.line)?;
@@ -83,6 +123,10 @@ impl Node {
             Some(("$", length)) => {
                 let length: u64 = length.trim_end().parse()?;
                 self.skip(length + 2)
+            }
+            Some(("*", count)) => {
+                let count: u64 = count.trim_end().parse()?;
+                (0..count).try_for_each(|_| self.skip_reply())
             }
             Some(("+", _)) => Ok(()),
             _ => Err(format!("not a value: {line:?}").into()),

@@ -4,8 +4,11 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use crate::contender::{Answer, Contender, Failure};
+use crate::keys::VALUE;
+use crate::measure::{How, Load, measure};
 use crate::options::Options;
-use crate::speed::{Load, Sessions, measure, median};
+use crate::rows::Sessions;
+use crate::table::{median, verdict};
 
 const BATCH: usize = 10_000;
 const THREADS: usize = 2;
@@ -21,8 +24,9 @@ pub(crate) fn run(
     nodes: &[SocketAddr],
 ) -> Answer {
     let load = Load {
+        keys,
         batch: BATCH,
-        value: Some(&crate::VALUE),
+        how: How::Write(&VALUE),
         length: options.length,
     };
     let wanted = |contender: &Contender| [Contender::Bare, Contender::Reslot].contains(contender);
@@ -34,7 +38,7 @@ pub(crate) fn run(
         references.push(benchmark(nodes[0].port())?);
         for (contender, rates) in contenders.iter().zip(&mut rates) {
             if let Some(own) = sessions.get_mut(contender) {
-                rates.push(measure(&mut own[..THREADS], load, keys)?);
+                rates.push(measure(&mut own[..THREADS], load)?.rate);
             }
         }
     }
@@ -44,8 +48,7 @@ pub(crate) fn run(
     for (contender, rates) in contenders.iter().zip(&rates) {
         let ratio = median(rates) / reference;
         let verdict = match contender {
-            Contender::Reslot if ratio >= TARGET => format!(" (≥ {TARGET}: pass)"),
-            Contender::Reslot => format!(" (≥ {TARGET}: miss)"),
+            Contender::Reslot => format!(" (≥ {TARGET}: {})", verdict(ratio >= TARGET)),
             _ => String::new(),
         };
         println!(
@@ -60,7 +63,7 @@ pub(crate) fn run(
 /// Writes per second as `redis-benchmark` gives them. Now and then it does not come to an end: then
 /// it is run again.
 fn benchmark(port: u16) -> Result<f64, Failure> {
-    let size = crate::VALUE.len().to_string();
+    let size = VALUE.len().to_string();
     for _ in 0..3 {
         let output = Command::new("timeout")
             .args([

@@ -4,19 +4,25 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fred::prelude::{Builder, ClientLike, Config, FredResult, KeysInterface};
-use futures_util::future::try_join_all;
-use redis::cluster::{ClusterClient, ClusterConnection, cluster_pipe};
-use redis::cluster_async;
-use reslot::cmd;
 use tokio::runtime::Runtime;
 
 use crate::bare::Bare;
+use crate::fred_client::FredClient;
+use crate::redis_async::RedisAsync;
+use crate::redis_sync::RedisSync;
+use crate::reslot_client::ReslotClient;
 
 /// What a thread uses.
 pub(crate) trait Session: Send {
     /// Runs one command per key, all at once, and waits for all replies.
     fn run(&mut self, work: Work<'_>) -> Answer;
+
+    /// Hands over one `GET` per key without waiting for any, lets the interlude pass, and waits for
+    /// all. A client that cannot do so has no interlude, and runs a pipeline.
+    fn send(&mut self, keys: &[&str], interlude: Option<Interlude<'_>>) -> Answer;
+
+    /// Runs one `GET` per key in a transaction. All keys are of one slot.
+    fn transact(&mut self, keys: &[&str]) -> Answer;
 }
 
 /// Commands to run.
@@ -26,6 +32,14 @@ pub(crate) struct Work<'a> {
     pub(crate) keys: &'a [&'a str],
     /// `SET` to this value, or else `GET`.
     pub(crate) value: Option<&'a [u8]>,
+}
+
+/// What happens between handing commands over and waiting for them.
+pub(crate) struct Interlude<'a> {
+    /// How long the client has to put everything where it belongs.
+    pub(crate) pause: Duration,
+    /// What is done then.
+    pub(crate) act: &'a mut (dyn FnMut() + Send),
 }
 
 /// Whether all commands succeeded.
@@ -50,7 +64,7 @@ pub(crate) enum Contender {
 }
 
 /// How long the async clients may wait, which may do so for ever; as with reslot.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Contender {
     /// All, in the order of the table.
@@ -73,6 +87,12 @@ impl Contender {
         }
     }
 
+    /// The one with this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|contender| contender.name() == name)
+    }
+
     /// Connects for so many threads.
     pub(crate) fn open(
         self,
@@ -80,36 +100,20 @@ impl Contender {
         threads: usize,
         runtime: &Runtime,
     ) -> Result<Vec<Box<dyn Session>>, Failure> {
-        let urls = nodes.iter().map(|node| format!("redis://{node}"));
         match self {
             Contender::Bare => each(threads, || Ok(Bare::connect(nodes)?)),
-            Contender::RedisSync => {
-                let client = ClusterClient::new(urls)?;
-                each(threads, || Ok(RedisSync(client.get_connection()?)))
-            }
+            Contender::RedisSync => each(threads, || RedisSync::connect(nodes)),
             Contender::RedisAsync => {
-                let client = ClusterClient::new(urls)?;
-                let connection = runtime.block_on(client.get_async_connection())?;
-                let handle = runtime.handle();
-                each(threads, || {
-                    Ok(RedisAsync(handle.clone(), connection.clone()))
-                })
+                let client = RedisAsync::connect(nodes, runtime)?;
+                each(threads, || Ok(client.clone()))
             }
             Contender::Fred => {
-                let seeds = nodes.iter().map(ToString::to_string).collect::<Vec<_>>();
-                let config = Config::from_url(&format!("redis-cluster://{}", seeds[0]))?;
-                let _inside = runtime.enter();
-                let client = Builder::from_config(config)
-                    .with_performance_config(|config| config.default_command_timeout = PATIENCE)
-                    .build()?;
-                runtime.block_on(client.init())?;
-                let handle = runtime.handle();
-                each(threads, || Ok(Fred(handle.clone(), client.clone())))
+                let client = FredClient::connect(nodes, runtime)?;
+                each(threads, || Ok(client.clone()))
             }
             Contender::Reslot => {
-                let seeds = nodes.iter().map(ToString::to_string);
-                let client = reslot::Client::builder().seeds(seeds).connect()?;
-                each(threads, || Ok(Reslot(client.clone())))
+                let client = ReslotClient::connect(nodes)?;
+                each(threads, || Ok(client.clone()))
             }
         }
     }
@@ -121,102 +125,4 @@ fn each<S: Session + 'static>(
 ) -> Result<Vec<Box<dyn Session>>, Failure> {
     let boxed = |_| Ok(Box::new(open()?) as Box<dyn Session>);
     (0..threads).map(boxed).collect()
-}
-
-struct RedisSync(ClusterConnection);
-
-impl Session for RedisSync {
-    fn run(&mut self, work: Work<'_>) -> Answer {
-        if let &[key] = work.keys {
-            redis_command(key, work.value).query::<redis::Value>(&mut self.0)?;
-            return Ok(());
-        }
-        let mut pipeline = cluster_pipe();
-        for key in work.keys {
-            pipeline.add_command(redis_command(key, work.value));
-        }
-        pipeline.query::<Vec<redis::Value>>(&mut self.0)?;
-        Ok(())
-    }
-}
-
-struct RedisAsync(tokio::runtime::Handle, cluster_async::ClusterConnection);
-
-impl Session for RedisAsync {
-    /// A pipeline must be of one slot, so this awaits single commands together.
-    fn run(&mut self, work: Work<'_>) -> Answer {
-        let call = async |key: &&str| {
-            let command = redis_command(key, work.value);
-            command
-                .query_async::<redis::Value>(&mut self.1.clone())
-                .await
-        };
-        self.0.block_on(async {
-            let all = try_join_all(work.keys.iter().map(call));
-            tokio::time::timeout(PATIENCE, all).await??;
-            Ok(())
-        })
-    }
-}
-
-fn redis_command(key: &str, value: Option<&[u8]>) -> redis::Cmd {
-    match value {
-        Some(value) => redis::Cmd::set(key, value),
-        None => redis::Cmd::get(key),
-    }
-}
-
-struct Fred(tokio::runtime::Handle, fred::clients::Client);
-
-impl Session for Fred {
-    fn run(&mut self, work: Work<'_>) -> Answer {
-        let client = &self.1;
-        self.0.block_on(async {
-            if let &[key] = work.keys {
-                fred_command(client, key, work.value).await?;
-                return Ok(());
-            }
-            let pipeline = client.pipeline();
-            for key in work.keys {
-                fred_command(&pipeline, key, work.value).await?;
-            }
-            pipeline.all::<Vec<fred::types::Value>>().await?;
-            Ok(())
-        })
-    }
-}
-
-/// In a pipeline this only adds the command.
-async fn fred_command<C: KeysInterface + Sync>(
-    client: &C,
-    key: &str,
-    value: Option<&[u8]>,
-) -> FredResult<fred::types::Value> {
-    match value {
-        Some(value) => client.set(key, value, None, None, false).await,
-        None => client.get(key).await,
-    }
-}
-
-struct Reslot(reslot::Client);
-
-impl Session for Reslot {
-    fn run(&mut self, work: Work<'_>) -> Answer {
-        let command = |key: &str| match work.value {
-            Some(value) => cmd("SET").arg(key).arg(value),
-            None => cmd("GET").arg(key),
-        };
-        if let &[key] = work.keys {
-            self.0.query::<reslot::Value>(command(key))?;
-            return Ok(());
-        }
-        let mut pipeline = self.0.pipeline();
-        for key in work.keys {
-            pipeline.add(command(key));
-        }
-        for result in pipeline.execute()? {
-            result?;
-        }
-        Ok(())
-    }
 }

@@ -1,95 +1,193 @@
 //! What slots on the move do to the clients: failures, and latencies.
 
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::contender::{Answer, Contender, Session, Work};
-use crate::histogram::Histogram;
+use tokio::runtime::Runtime;
+
+use crate::choice::Choice;
+use crate::contender::{Answer, Contender, Failure, Session, Work};
+use crate::latencies::Latencies;
 use crate::local_cluster::LocalCluster;
 use crate::mover::move_by_keys;
 use crate::options::Options;
-use crate::speed::{Choice, Sessions};
+use crate::pacer::Population;
+use crate::table::{median, verdict};
 
 /// The slots below this one move back and forth.
 const MOVING: u16 = 200;
 
+/// Keys per second of the paced moves.
+const PACE: u32 = 500;
+
+/// Threads with single commands.
+const SINGLE: usize = 16;
+
+/// Threads with pipelines, and commands of one.
+const PIPELINED: usize = 4;
+const BATCH: usize = 100;
+
+/// So many times the latency at rest is allowed to reslot: at a pace, at full speed.
+const TARGETS: [f64; 2] = [1.2, 2.0];
+
+/// What moves, and who looks on.
+pub(crate) struct Scene<'a> {
+    pub(crate) cluster: &'a LocalCluster,
+    pub(crate) nodes: &'a [SocketAddr],
+    pub(crate) runtime: &'a Runtime,
+    pub(crate) keys: &'a [String],
+}
+
 /// What a client went through.
 #[derive(Debug, Default)]
 struct Seen {
-    latencies: Histogram,
+    latencies: Latencies,
     calls: u64,
     failed: u64,
     first: Option<String>,
 }
 
-/// Runs each client at rest and while slots move, and prints what it saw.
-pub(crate) fn run(
-    options: &Options,
-    cluster: &LocalCluster,
-    sessions: &mut Sessions,
-    keys: &[String],
-) -> Answer {
-    let length = options.length * 3;
-    println!(
-        "\n| while slots move | p99 at rest | p99 | ratio | max | failed | pipelines failed | why |"
-    );
-    println!("|---|---|---|---|---|---|---|---|");
-    for &contender in &options.only {
-        let Some(own) = sessions
-            .get_mut(&contender)
-            .filter(|_| contender != Contender::Bare)
-        else {
-            continue;
-        };
-        eprintln!("slots move: {}", contender.name());
-        let rest = observe(&mut own[..16], 1, keys, length, || {});
-        let until = Instant::now() + length;
-        let moving = observe(&mut own[..16], 1, keys, length, || {
-            move_by_keys(cluster, MOVING, until);
-        });
-        let until = Instant::now() + length;
-        let pipelines = observe(&mut own[..4], 100, keys, length, || {
-            move_by_keys(cluster, MOVING, until);
-        });
-        let p99 = |seen: &Seen| seen.latencies.quantile(0.99).as_secs_f64() * 1e3;
-        println!(
-            "| {} | {:.1} ms | {:.1} ms | {:.1} | {:.0} ms | {} of {} | {} of {} | {} |",
-            contender.name(),
-            p99(&rest),
-            p99(&moving),
-            p99(&moving) / p99(&rest),
-            moving.latencies.max().as_secs_f64() * 1e3,
-            moving.failed,
-            moving.calls,
-            pipelines.failed,
-            pipelines.calls,
-            moving.first.or(pipelines.first).unwrap_or_default(),
-        );
+/// What all rounds of one client gave.
+#[derive(Debug, Default)]
+struct Record {
+    /// Microseconds at rest, of each round.
+    rest: Vec<f64>,
+    /// The same while slots move: at a pace, at full speed.
+    moving: [Vec<f64>; 2],
+    /// How many keys per second were moved.
+    rates: [Vec<f64>; 2],
+    longest: Duration,
+    /// Calls that failed while slots moved, and all: single ones, pipelines.
+    calls: [(u64, u64); 2],
+    first: Option<String>,
+}
+
+/// Runs each client at rest and while slots move, round by round, and prints what it saw.
+pub(crate) fn run(options: &Options, scene: &Scene<'_>) -> Answer {
+    let population = Population::count(scene.keys, MOVING);
+    let wanted = |who: &Contender| *who != Contender::Bare;
+    let clients = options.only.iter().copied().filter(wanted);
+    let mut records: Vec<_> = clients.map(|who| (who, Record::default())).collect();
+    for round in 1..=options.rounds {
+        for (contender, record) in &mut records {
+            let name = contender.name();
+            eprintln!("slots move: round {round} of {}: {name}", options.rounds);
+            record.round(*contender, scene, &population, options.length * 3)?;
+        }
     }
+    println!(
+        "\n| while slots move ¹ | p99 at rest | p99, {PACE} keys/s | × rest \
+         | p99, full speed \
+         | × rest | longest | keys/s | GETs failed | pipelines failed | why |"
+    );
+    println!("|{}", "---|".repeat(11));
+    for (contender, record) in &records {
+        record.print(*contender);
+    }
+    println!(
+        "\n¹ {SINGLE} threads of single GETs; pipelines are {PIPELINED} threads of {BATCH}, at \
+         full speed. Latencies in µs. `keys/s` is what was reached, at the pace and at full speed."
+    );
     Ok(())
 }
 
-/// Runs commands from all sessions for so long while `action` happens.
+impl Record {
+    /// One round. The client is new, so that it does not suffer from what broke before.
+    fn round(
+        &mut self,
+        contender: Contender,
+        scene: &Scene<'_>,
+        population: &Population,
+        length: Duration,
+    ) -> Answer {
+        let connect = || -> Result<_, Failure> {
+            let sessions = contender.open(scene.nodes, SINGLE, scene.runtime);
+            Ok(sessions.map_err(|error| format!("{}: {error}", contender.name()))?)
+        };
+        let mut sessions = connect()?;
+        let mut rest = observe(&mut sessions, 1, scene.keys, length, |_| ());
+        self.rest.push(rest.p99());
+
+        let seconds = length.as_secs_f64();
+        let mut paced = observe(&mut sessions, 1, scene.keys, length, |until| {
+            let moved = population.move_at_pace(scene.cluster, PACE, until);
+            self.rates[0].push(moved as f64 / seconds);
+        });
+        self.moving[0].push(paced.p99());
+
+        let mut full = observe(&mut sessions, 1, scene.keys, length, |until| {
+            let begin = Instant::now();
+            let slots = move_by_keys(scene.cluster, MOVING, until);
+            let moved = slots as f64 * population.mean();
+            self.rates[1].push(moved / begin.elapsed().as_secs_f64());
+        });
+        self.moving[1].push(full.p99());
+
+        let own = &mut sessions[..PIPELINED];
+        let pipelines = observe(own, BATCH, scene.keys, length, |until| {
+            move_by_keys(scene.cluster, MOVING, until);
+        });
+        for (at, seen) in [(0, &paced), (0, &full), (1, &pipelines)] {
+            self.calls[at].0 += seen.failed;
+            self.calls[at].1 += seen.calls;
+        }
+        self.longest = self.longest.max(paced.latencies.max());
+        self.longest = self.longest.max(full.latencies.max());
+        let firsts = [rest.first, paced.first, full.first, pipelines.first];
+        let first = firsts.into_iter().flatten().next();
+        self.first = self.first.take().or(first);
+        Ok(())
+    }
+
+    fn print(&self, contender: Contender) {
+        let judge = |text: String, pass: bool, target: String| match contender {
+            Contender::Reslot => format!("{text} ({target}: {})", verdict(pass)),
+            _ => text,
+        };
+        let rest = median(&self.rest);
+        print!("| {} | {rest:.0} |", contender.name());
+        for (moving, target) in self.moving.iter().zip(TARGETS) {
+            let p99 = median(moving);
+            let ratio = p99 / rest;
+            let text = judge(
+                format!("{ratio:.2}"),
+                ratio <= target,
+                format!("≤ {target}"),
+            );
+            print!(" {p99:.0} | {text} |");
+        }
+        let [paced, full] = [median(&self.rates[0]), median(&self.rates[1])];
+        print!(" {} | {paced:.0}, {full:.0} |", self.longest.as_micros());
+        for (failed, calls) in self.calls {
+            let text = judge(format!("{failed} of {calls}"), failed == 0, "0".into());
+            print!(" {text} |");
+        }
+        println!(" {} |", self.first.as_deref().unwrap_or_default());
+    }
+}
+
+/// Runs commands from all sessions for so long while `action` happens, which is told the end.
 fn observe(
     sessions: &mut [Box<dyn Session>],
     batch: usize,
     keys: &[String],
     length: Duration,
-    action: impl FnOnce(),
+    action: impl FnOnce(Instant),
 ) -> Seen {
+    let end = Instant::now() + length;
     thread::scope(|scope| {
         let mut running = Vec::new();
         for (number, session) in sessions.iter_mut().enumerate() {
             running.push(scope.spawn(move || {
                 let (mut choice, mut seen) = (Choice::new(keys, number), Seen::default());
-                let end = Instant::now() + length;
                 while Instant::now() < end {
                     seen.call(session.as_mut(), choice.next(batch));
                 }
                 seen
             }));
         }
-        action();
+        action(end);
         let mut all = Seen::default();
         for thread in running {
             match thread.join() {
@@ -114,9 +212,14 @@ impl Seen {
     }
 
     fn merge(&mut self, other: Seen) {
-        self.latencies.merge(&other.latencies);
+        self.latencies.merge(other.latencies);
         self.calls += other.calls;
         self.failed += other.failed;
         self.first = self.first.take().or(other.first);
+    }
+
+    /// In microseconds.
+    fn p99(&mut self) -> f64 {
+        self.latencies.quantile(0.99).as_secs_f64() * 1e6
     }
 }
