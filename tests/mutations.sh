@@ -160,7 +160,7 @@ mutate "follow ASK wherever it leads" cluster/redirects.rs \
 mutate "leave younger units at a target that takes over" cluster/redirects.rs \
     's/self\.drain\(slot, from\);//'
 mutate "ASKING survives a move" queue.rs \
-    's/taken\.iter_mut\(\)\.for_each\(\|unit\| unit\.asking = false\);//'
+    's/unit\.asking = false;//'
 mutate "the reply of ASKING goes to its command" inflight.rs \
     's/if std::mem::take\(&mut entry\.asking\)/if std::mem::take(&mut entry.asking) \&\& false/'
 mutate "ASK changes the map" cluster/redirects.rs \
@@ -185,8 +185,8 @@ mutate "write what was cancelled" outbox.rs \
     's/if !unit\.ticket\.claim\(\) \{\n                continue;\n            \}/unit.ticket.claim();/'
 mutate "requeue in reverse" queue.rs \
     's/for unit in units\.into_iter\(\)\.rev\(\)/for unit in units.into_iter()/'
-mutate "a walk that stops at the first foreign unit" queue.rs \
-    's/if wanted \{\n                    taken\.push\(piece\)/if wanted \&\& kept.is_empty() {\n                    taken.push(piece)/'
+mutate "a walk that stops at the first foreign unit" queue/line.rs \
+    's/if wanted \{(\s+)taken\.push\(piece\)/if wanted \&\& kept.is_empty() {$1taken.push(piece)/'
 mutate "bytes of answered units are kept" inflight.rs \
     's/self\.bytes -= entry\.unit\.bytes\(\)\.len\(\);//'
 mutate "forget what is written when a connection is lost" inflight.rs \
@@ -197,9 +197,9 @@ mutate "a half-written command counts as sent" inflight.rs \
     's/_ if entry\.end <= written => entry\.unit\.places\(\),/_ if start < written => entry.unit.places(),/'
 mutate "a chain ends before EXEC" unit.rs \
     's/(Body::Chain \{ members, \.\. \} => members) \+ 2/$1 + 1/'
-mutate "a part moves whole, by its first command" queue.rs \
+mutate "a part moves whole, by its first command" queue/line.rs \
     's/unit\.divide\(&wanted, \|wanted, piece\| \{/Some(unit).into_iter().for_each(|piece| {\n                let wanted = wanted(piece.facts(0).target);/'
-mutate "what stays is turned round" queue.rs \
+mutate "what stays is turned round" queue/line.rs \
     's/kept\.push_back\(piece\)/kept.push_front(piece)/'
 mutate "write what has expired" outbox.rs \
     's/if unit\.is_expired\(now\) \{\n                expire/if unit.is_expired(now) \&\& false {\n                expire/'
@@ -256,7 +256,7 @@ model "the first reply wakes" reply.rs \
 model "giving up wakes nobody" reply.rs \
     's/drop\(state\);\n        self\.done\.notify_all\(\);\n        Some/drop(state);\n        Some/'
 model "a late reply replaces the end" reply.rs \
-    's/if !matches!\(place, Place::Done\(_\)\) \{/if state_is_open {/; s/let extended = state\.extended;\n        for/let (extended, state_is_open) = (state.extended, true);\n        for/; s/state\.open -= ended/state.open = state.open.saturating_sub(ended)/'
+    's/if !matches!\(place, Place::Done\(_\)\) \{/if state_is_open {/; s/let \(extended, in_order\) = \(state\.extended, state\.order\.is_none\(\)\);/let (extended, in_order, state_is_open) = (state.extended, state.order.is_none(), true);/; s/state\.open -= ended/state.open = state.open.saturating_sub(ended)/'
 model "giving up replaces the reply" reply.rs \
     's/Place::Done\(_\) => continue,/Place::Done(_) => (Certainty::Unknown, None),/; s/if state\.open == 0 \{\n            return None;\n        \}\n        let commands/let commands/'
 model "a dropped ticket settles nothing" reply.rs \

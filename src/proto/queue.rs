@@ -2,10 +2,11 @@
 //!
 //! Units of one slot leave in the order in which they came, whatever is taken out in between.
 
-use std::collections::VecDeque;
+mod line;
 
 use super::slot::SlotSet;
 use super::unit::{Target, Ticket, Unit};
+use line::Line;
 
 /// A queue of so few units is walked for each caller that goes.
 const SHORT: usize = 256;
@@ -14,7 +15,7 @@ const SHORT: usize = 256;
 /// come back.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    units: VecDeque<Unit<T>>,
+    units: Line<T>,
     /// Commands in `units`, dead ones included.
     commands: usize,
     /// Bytes in `units`, dead ones included.
@@ -26,7 +27,7 @@ pub(crate) struct Queue<T> {
 impl<T: Ticket> Queue<T> {
     pub(crate) fn new() -> Self {
         Self {
-            units: VecDeque::new(),
+            units: Line::new(),
             commands: 0,
             bytes: 0,
             dead_hint: 0,
@@ -44,7 +45,7 @@ impl<T: Ticket> Queue<T> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.units.is_empty()
+        self.commands == 0
     }
 
     /// Adds a unit behind all others; one whose caller has gone is dropped.
@@ -109,20 +110,16 @@ impl<T: Ticket> Queue<T> {
     }
 
     fn take(&mut self, wanted: impl Fn(Target) -> bool) -> Vec<Unit<T>> {
-        let mut taken = Vec::new();
-        let mut kept = VecDeque::with_capacity(self.units.len());
-        for unit in self.units.drain(..).filter(|unit| !unit.ticket.is_dead()) {
-            unit.divide(&wanted, |wanted, piece| {
-                if wanted {
-                    taken.push(piece)
-                } else {
-                    kept.push_back(piece)
-                }
-            });
-        }
-        self.units = kept;
-        self.recount();
-        taken.iter_mut().for_each(|unit| unit.asking = false);
+        let mut taken = self.units.take(wanted);
+        taken.iter().for_each(|unit| self.count_out(unit));
+        taken.retain_mut(|unit| {
+            unit.asking = false;
+            let is_dead = unit.ticket.is_dead();
+            if is_dead {
+                self.dead_hint = self.dead_hint.saturating_sub(unit.commands());
+            }
+            !is_dead
+        });
         self.check();
         taken
     }
