@@ -5,6 +5,7 @@
 //! writes cannot be lost.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::arena::Arena;
@@ -117,7 +118,9 @@ impl<'a> Chaos<'a> {
         let others = self.primaries().into_iter().filter(|&node| node != from);
         let to = *self.random.pick(&others.collect::<Vec<_>>());
         if self.atomic && self.random.chance(50) {
+            let moved = self.announce_move("moves atomically", &[slot], from, to);
             self.cluster.move_slot_atomic(slot..=slot, from, to);
+            moved.over();
             return self.note("atomic moves", 1);
         }
         let mut slots = vec![slot];
@@ -127,6 +130,7 @@ impl<'a> Chaos<'a> {
                 slots.push(more);
             }
         }
+        let moved = self.announce_move("moves", &slots, from, to);
         let open: Vec<_> = slots
             .iter()
             .map(|&slot| (slot, self.cluster.begin_move(slot, from, to)))
@@ -148,7 +152,16 @@ impl<'a> Chaos<'a> {
             moving.migrate_all();
             moving.finish();
         }
+        moved.over();
         self.note("moves", slots.len());
+    }
+
+    /// A move explains nothing, but belongs into the report.
+    fn announce_move(&self, how: &str, slots: &[u16], from: usize, to: usize) -> Arc<Blow> {
+        let what = format!("{slots:?} {how} from node {from} to node {to}");
+        let ranges = slots.iter().map(|&slot| (slot, slot)).collect();
+        let blow = Blow::new(what, ranges, Instant::now()).harmless();
+        self.arena.blows.announce(blow)
     }
 
     /// A replica takes over in good order, which loses nothing.

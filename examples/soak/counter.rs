@@ -1,11 +1,16 @@
 //! What one thread knows about a counter that it alone increments.
 
+use std::collections::VecDeque;
+
 use crate::arena::{Arena, Fate};
 use crate::blows::Span;
 use crate::keys::Key;
 
 /// After so many increments another key is used.
 const LONGEST: usize = 1_000;
+
+/// How many calls a report shows.
+const REMEMBERED: usize = 8;
 
 /// One counter.
 #[derive(Debug)]
@@ -17,6 +22,8 @@ pub(crate) struct Counter {
     unknown: u64,
     /// Acknowledged increments: the value, and the call.
     told: Vec<(u64, Span)>,
+    /// What happened last, for reports.
+    last: VecDeque<String>,
     /// It was set back by a blow: nothing is known about it any more.
     spoiled: bool,
 }
@@ -28,6 +35,7 @@ impl Counter {
             known: 0,
             unknown: 0,
             told: Vec::new(),
+            last: VecDeque::new(),
             spoiled: false,
         }
     }
@@ -38,19 +46,31 @@ impl Counter {
     }
 
     /// Notes how an increment ended that gave no value.
-    pub(crate) fn missed(&mut self, fate: Fate) {
+    pub(crate) fn missed(&mut self, fate: Fate, span: Span, arena: &Arena) {
+        self.remember(format!("increment {fate:?}"), span, arena);
         self.unknown += u64::from(fate == Fate::Unknown);
     }
 
     /// Notes the value that an increment gave.
     pub(crate) fn incremented(&mut self, value: u64, span: Span, arena: &Arena) {
         self.compare(value, 1, arena);
+        self.remember(format!("incremented to {value}"), span, arena);
         self.told.push((value, span));
     }
 
     /// Notes the value that was read.
-    pub(crate) fn read(&mut self, value: u64, arena: &Arena) {
+    pub(crate) fn read(&mut self, value: u64, span: Span, arena: &Arena) {
         self.compare(value, 0, arena);
+        self.remember(format!("read {value}"), span, arena);
+    }
+
+    fn remember(&mut self, what: String, span: Span, arena: &Arena) {
+        let (asked, told) = (arena.clock(span.asked), arena.clock(span.told));
+        self.last
+            .push_back(format!("{what} from {asked} to {told}"));
+        if self.last.len() > REMEMBERED {
+            self.last.pop_front();
+        }
     }
 
     fn compare(&mut self, value: u64, step: u64, arena: &Arena) {
@@ -79,17 +99,13 @@ impl Counter {
     }
 
     fn complain(&self, what: &str, value: u64, step: u64, arena: &Arena) {
-        let last = self.told.last();
-        let last = last.map(|(value, span)| {
-            let (asked, told) = (arena.clock(span.asked), arena.clock(span.told));
-            format!("{value} from {asked} to {told}")
-        });
         arena.violation(&format!(
-            "counter {} (slot {}), {what}: {value} instead of {} to {}, last increment {last:?}",
+            "counter {} (slot {}), {what}: {value} instead of {} to {}, before: {:?}",
             self.key.name(),
             self.key.slot(),
             self.known + step,
-            self.known + step + self.unknown
+            self.known + step + self.unknown,
+            self.last
         ));
     }
 }

@@ -118,7 +118,7 @@ pub(crate) fn check(arena: &Arena, counters: &mut [Counter]) {
         let excuse = Excuse::default();
         arena.fate(Kind::Pipeline, span, None, excuse, &values);
         for (counter, value) in some.iter_mut().zip(values.unwrap_or_default()) {
-            counter.read(value.unwrap_or(0), arena);
+            counter.read(value.unwrap_or(0), span, arena);
         }
     }
 }

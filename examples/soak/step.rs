@@ -97,7 +97,7 @@ impl Step {
             .arena
             .fate(context.kind, context.span, slot, excuse, result);
         if let (Self::Increment(at), Err(_)) = (self, result) {
-            counters[*at].missed(fate);
+            counters[*at].missed(fate, context.span, context.arena);
         }
     }
 
@@ -121,7 +121,7 @@ impl Step {
                 .map(|value| counters[*at].incremented(value, span, arena))
                 .is_ok(),
             Self::Read(at) => Option::<u64>::from_value(value)
-                .map(|value| counters[*at].read(value.unwrap_or(0), arena))
+                .map(|value| counters[*at].read(value.unwrap_or(0), span, arena))
                 .is_ok(),
         };
         if !right {
