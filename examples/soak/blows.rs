@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// When a call was made and when it ended.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,8 @@ pub(crate) struct Blow {
     what: String,
     /// First and last slot of each range that it served.
     slots: Vec<(u16, u16)>,
-    /// Whether failures of calls follow from it at all.
-    explains: bool,
+    /// How long it may take without being a reason for failures of calls.
+    in_good_order: Duration,
     /// The replica has all that the primary had acknowledged by then.
     safe: Instant,
     /// Right before it.
@@ -44,7 +44,7 @@ impl Blow {
         Self {
             what,
             slots,
-            explains: true,
+            in_good_order: Duration::ZERO,
             safe,
             struck: Instant::now(),
             loss_end: OnceLock::new(),
@@ -53,9 +53,9 @@ impl Blow {
         }
     }
 
-    /// One that is no reason for any failure or loss.
-    pub(crate) fn harmless(mut self) -> Self {
-        self.explains = false;
+    /// One that loses nothing, and is no reason for any failure unless it takes longer than this.
+    pub(crate) fn harmless(mut self, in_good_order: Duration) -> Self {
+        self.in_good_order = in_good_order;
         self.loss_end.get_or_init(|| None);
         self
     }
@@ -100,7 +100,9 @@ impl Blow {
 
     fn disturbs(&self, slot: Option<u16>, span: Span) -> bool {
         let before_end = self.whole.get().is_none_or(|whole| span.asked <= *whole);
-        self.explains && before_end && span.told >= self.struck && self.concerns(slot)
+        let end = self.whole.get().copied().unwrap_or_else(Instant::now);
+        let explains = end - self.struck >= self.in_good_order;
+        explains && before_end && span.told >= self.struck && self.concerns(slot)
     }
 }
 

@@ -18,6 +18,10 @@ use crate::random::Random;
 /// after its primary was found to be gone.
 const AFTER_FREEZE: Duration = Duration::from_millis(1_500);
 
+/// A failover that takes longer did not go well: servers pause their clients for up to five seconds
+/// while they try.
+const IN_GOOD_ORDER: Duration = Duration::from_secs(3);
+
 /// What happens to the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
@@ -160,7 +164,7 @@ impl<'a> Chaos<'a> {
     fn announce_move(&self, how: &str, slots: &[u16], from: usize, to: usize) -> Arc<Blow> {
         let what = format!("{slots:?} {how} from node {from} to node {to}");
         let ranges = slots.iter().map(|&slot| (slot, slot)).collect();
-        let blow = Blow::new(what, ranges, Instant::now()).harmless();
+        let blow = Blow::new(what, ranges, Instant::now()).harmless(Duration::MAX);
         self.arena.blows.announce(blow)
     }
 
@@ -168,7 +172,7 @@ impl<'a> Chaos<'a> {
     fn failover(&mut self) {
         let (primary, slots, replica) = self.shard();
         let what = format!("node {replica} takes over from {}", self.name(primary));
-        let blow = Blow::new(what, slots, Instant::now()).harmless();
+        let blow = Blow::new(what, slots, Instant::now()).harmless(IN_GOOD_ORDER);
         let blow = self.arena.blows.announce(blow);
         self.cluster.failover(replica);
         self.cluster.wait_ready();

@@ -1,10 +1,13 @@
 //! Roles and agreement: who owns what, and do all nodes say the same.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::view::{Member, parse_members};
 use super::wire::Reply;
 use super::{LocalCluster, PATIENCE, poll_until};
+
+/// When servers have given a failover up for certain; they do after five seconds.
+const FAILOVER_LIMIT: Duration = Duration::from_secs(7);
 
 /// A range of `CLUSTER SLOTS`: first and last slot, then the ports of its nodes, primary first and
 /// replicas in ascending order.
@@ -54,15 +57,26 @@ impl LocalCluster {
         self.failover_with(replica, &[]);
     }
 
-    /// As [`Self::failover`], with `FORCE` or `TAKEOVER`.
+    /// As [`Self::failover`], with `FORCE` or `TAKEOVER`. Servers give one up after five seconds
+    /// if it does not come to its end; then it is ordered again.
     #[track_caller]
     pub fn failover_with(&self, replica: usize, options: &[&str]) {
         let args = [&["CLUSTER", "FAILOVER"], options].concat();
-        let reply = self.command(replica, &args);
-        if !reply.is_ok() {
-            self.fail(&format!("failover to node {replica}: {reply:?}"));
-        }
-        self.wait_promoted(replica);
+        let order = || {
+            let reply = self.command(replica, &args);
+            if !reply.is_ok() {
+                self.fail(&format!("failover to node {replica}: {reply:?}"));
+            }
+            Instant::now()
+        };
+        let mut ordered = order();
+        poll_until(PATIENCE, "a failover", || {
+            let promoted = self.check_promoted(replica);
+            if ordered.elapsed() > FAILOVER_LIMIT && !self.is_primary(replica) {
+                ordered = order();
+            }
+            promoted
+        });
     }
 
     /// Waits until a node is a primary with slots, in its own eyes and in those of all running
@@ -70,19 +84,23 @@ impl LocalCluster {
     #[track_caller]
     pub fn wait_promoted(&self, node: usize) {
         poll_until(PATIENCE, "a replica to be promoted", || {
-            let own = self.myself(node)?;
-            if !own.has("master") || own.slots.is_empty() {
-                return Err(format!("node {node} is {own:?}"));
-            }
-            for other in self.running() {
-                let seen = self.members(other)?.into_iter().find(|m| m.id == own.id);
-                let same = seen.is_some_and(|m| m.slots == own.slots && m.epoch == own.epoch);
-                if !same {
-                    return Err(format!("node {other} has not noticed"));
-                }
-            }
-            Ok(())
+            self.check_promoted(node)
         });
+    }
+
+    fn check_promoted(&self, node: usize) -> Result<(), String> {
+        let own = self.myself(node)?;
+        if !own.has("master") || own.slots.is_empty() {
+            return Err(format!("node {node} is {own:?}"));
+        }
+        for other in self.running() {
+            let seen = self.members(other)?.into_iter().find(|m| m.id == own.id);
+            let same = seen.is_some_and(|m| m.slots == own.slots && m.epoch == own.epoch);
+            if !same {
+                return Err(format!("node {other} has not noticed"));
+            }
+        }
+        Ok(())
     }
 
     /// Waits until all running nodes name the same owner of a slot, in the same epoch. Moving it
