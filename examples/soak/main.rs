@@ -30,10 +30,10 @@
 //!   cluster was whole again, because it may take and acknowledge writes until it learns that it
 //!   was replaced. If it was not replaced, no loss is tolerated.
 //!
-//! A failover in good order is no excuse for anything; one that the servers do not bring to its end
-//! within three seconds, in which they pause their clients, is one for failures. An element that was
-//! taken from a queue in such a time may come back. A blocking command whose end is unknown may have
-//! taken one.
+//! A failover in good order is no excuse for anything; one that the servers do not bring to its
+//! end within three seconds, in which they pause their clients, is one for failures. An element
+//! that was taken from a queue in such a time may come back. A blocking command whose end is
+//! unknown may have taken one.
 //!
 //! A call may fail for one of these reasons only: it was cancelled; it was given little time; or it
 //! concerns the slots of a primary that was killed or frozen during the call. Reads may
