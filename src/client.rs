@@ -294,8 +294,12 @@ impl Client {
     /// What the closure returned, if another run cannot mend it; [`Reason::WatchLost`] if watched
     /// keys kept changing until the time ran out, with the number of runs as
     /// [`attempts`](Error::attempts); a timeout or a cancel if that ended the session between or
-    /// before the runs, or while it only looked at things. The certainty is that of the whole
-    /// session: `Unknown` only if [`Watched::query`] may have written something.
+    /// before the runs, or while it only looked at things.
+    ///
+    /// The certainty is that of the whole session: `Unknown` if a [`Watched::query`] or a
+    /// [`Watched::transaction`] of any run has written something, or may have, whatever call the
+    /// error came from. Only [`Error::Misuse`] concerns nothing but its own call: others of the
+    /// session may have run before it.
     pub fn watch<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],

@@ -73,8 +73,8 @@ pub enum Misuse {
     },
 }
 
-/// A result with this crate's [`Error`].
-pub type Result<T> = std::result::Result<T, Error>;
+/// A result with this crate's [`Error`], unless another one is named.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// Whether the command may have run. Errors that concern no command say `NotSent`.
@@ -96,6 +96,18 @@ impl Error {
             | Error::Cancelled(failure)
             | Error::Closed(failure) => Some(failure),
             Error::Misuse(_) | Error::Conversion { .. } | Error::Connect(_) => None,
+        }
+    }
+
+    /// The failure itself, or the error that has none.
+    pub(crate) fn into_failure(self) -> Result<Box<Failure>, Error> {
+        match self {
+            Error::Server(failure)
+            | Error::Unavailable(failure)
+            | Error::MaybeExecuted(failure)
+            | Error::Cancelled(failure)
+            | Error::Closed(failure) => Ok(failure),
+            Error::Misuse(_) | Error::Conversion { .. } | Error::Connect(_) => Err(self),
         }
     }
 

@@ -33,3 +33,4 @@ mod timeouts;
 mod topology;
 mod transactions;
 mod watch;
+mod watch_certainty;
