@@ -497,11 +497,11 @@ impl Core {
         };
         let timed_out = matches!(why, Reason::Timeout | Reason::MaintenanceTimeout);
         let snapshot = self.routes.snapshot();
-        if let Some(Home::Node(key)) = homes.last() {
-            if let Some(Some(node)) = snapshot.nodes.get(key.index()) {
-                cell.was_at(&node.wire.records.addr);
-            }
+        if let Some(node) = homes.last().and_then(|home| snapshot.blamed(*home)) {
+            let records = &node.wire.records;
+            cell.was_at(&records.addr, records.connect_error());
         }
+        self.count_given_up(why, commands);
         for home in homes {
             match home {
                 Home::Node(key) => {
@@ -517,6 +517,11 @@ impl Core {
             }
         }
         true
+    }
+
+    /// Counts commands whose caller has gone, if it has gone for this reason.
+    pub(crate) fn count_given_up(&self, why: Reason, commands: usize) {
+        self.counters.given_up(why, commands);
     }
 
     /// Tells the coordinator what a redirect says about the cluster.

@@ -221,9 +221,9 @@ impl Cell {
     }
 
     /// After giving up, says where the one command of this cell was.
-    pub(crate) fn was_at(&self, node: &NodeAddr) {
+    pub(crate) fn was_at(&self, node: &NodeAddr, connect_error: Option<Arc<str>>) {
         if let Places::One(Place::Done(Err(failure))) = &mut self.state.lock().places {
-            failure.node.get_or_insert_with(|| node.clone());
+            failure.was_at(node, connect_error);
         }
     }
 
@@ -530,7 +530,7 @@ mod tests {
         let gone = cell.give_up(Reason::Timeout).unwrap();
         assert_eq!(gone.homes, [Home::Coordinator, a, b]);
         let addr = NodeAddr::new("h", 1);
-        cell.was_at(&addr);
+        cell.was_at(&addr, None);
         let failure = cell.take_one().unwrap_err();
         assert_eq!((failure.node(), failure.slot()), (Some(&addr), slot));
     }

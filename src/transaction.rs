@@ -162,7 +162,7 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// Checks all commands before anything is encoded for sending: a chain is sent whole or not
-    /// at all. `place` is where it runs, if that is settled: the node, and the slot of all its keys.
+    /// at all. `place` is where it runs, if that is settled: the node, and the slot of its keys.
     pub(crate) fn new(
         commands: &[Cmd],
         core: &Arc<Core>,

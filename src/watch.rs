@@ -202,9 +202,7 @@ impl<'a> Watched<'a> {
                 Err(self.refused(exec, replies, prefix))
             }
             Some(Ok(value)) => Ok(value),
-            Some(Err(_)) | None => Err(self
-                .failure(Reason::ReplyLimit, Certainty::Unknown, None)
-                .into()),
+            limit @ (Some(Err(_)) | None) => Err(self.limited(limit)),
         }
     }
 
@@ -272,10 +270,17 @@ impl<'a> Watched<'a> {
                     .into()))
             }
             Some(Ok(value)) => Ok(Ok(value)),
-            Some(Err(_)) | None => Err(self
-                .failure(Reason::ReplyLimit, Certainty::Unknown, None)
-                .into()),
+            limit @ (Some(Err(_)) | None) => Err(self.limited(limit)),
         }
+    }
+
+    /// Its reply was too large to be kept.
+    fn limited(&self, reply: Option<Reply>) -> Error {
+        let mut failure = self.failure(Reason::ReplyLimit, Certainty::Unknown, None);
+        failure.detail = reply
+            .and_then(Reply::err)
+            .map(|limit| limit.to_string().into());
+        failure.into()
     }
 
     /// The redirect in an error, if it concerns this slot.

@@ -13,7 +13,7 @@ use crate::proto::slot::Slot;
 use crate::proto::unit::{Batch, Body, Ticket, Unit};
 use crate::proto::value::Value;
 use crate::reply::order::{Ran, may_have_run};
-use crate::reply::{Cell, Settler};
+use crate::reply::{Cell, Home, Settler};
 use crate::request::{Plan, refused};
 use crate::runtime::direct::Driven;
 use crate::runtime::routes::{Pick, Snapshot, Submitted};
@@ -135,8 +135,12 @@ impl<'a> Groups<'a> {
             let result = outcome.map_err(|mut failure| {
                 // Who gives up on a whole pipeline does not know where each command was.
                 failure.slot = failure.slot.or(place.slot);
-                let node = place.node.and_then(|key| self.snapshot.addr(key));
-                failure.node = failure.node.take().or(node);
+                let node = place.node.map(Home::Node);
+                let node = node.and_then(|home| self.snapshot.blamed(home));
+                if let (None, Some(node)) = (&failure.node, node) {
+                    let records = &node.wire.records;
+                    failure.was_at(&records.addr, records.connect_error());
+                }
                 Error::from(failure)
             });
             results[place.index] = Some(result);

@@ -73,6 +73,8 @@ impl Reader {
                 }
                 Err(error) => {
                     log::warn!("node {}: cannot connect: {error}", self.wire.records.addr);
+                    let error = error.to_string().into();
+                    self.wire.records.set_connect_error(Some(error));
                     failures += 1;
                 }
             }
@@ -107,6 +109,7 @@ impl Reader {
     fn serve(&self, open: Open, generation: &mut u64) -> bool {
         let begun = clock::now();
         *generation += 1;
+        self.wire.records.set_connect_error(None);
         self.wire
             .records
             .stats

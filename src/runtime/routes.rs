@@ -94,6 +94,14 @@ impl Snapshot {
         self.node(key).map(|node| node.wire.records.addr.clone())
     }
 
+    /// The node to name when a caller gives up on a command that was here.
+    pub(crate) fn blamed(&self, home: Home) -> Option<&Arc<NodeHandle>> {
+        match home {
+            Home::Node(key) => self.node(key),
+            Home::Coordinator => None,
+        }
+    }
+
     /// The node that serves a slot, as far as it is published.
     pub(crate) fn owner(&self, slot: Slot) -> Option<NodeKey> {
         self.view.slots.get(slot.index()).copied().flatten()
@@ -204,7 +212,7 @@ impl Routes {
             match load.try_admit(more) {
                 Ok(()) => return self.push(unit, &way, direct),
                 Err(NoRoom::TooLarge) => {
-                    fail(unit, Reason::QueueFull, way.addr());
+                    fail_for_good(unit, load.limit(), way.addr());
                     return None;
                 }
                 Err(NoRoom::Full) if when_full == WhenFull::Refuse => {
@@ -308,6 +316,18 @@ fn push_nowhere(unit: Unit<Settler>, pick: &Pick) {
         Pick::Primary | Pick::Replica => None,
     };
     fail(unit, Reason::NodeGone, addr);
+}
+
+/// Ends a unit that has more commands than any queue takes.
+fn fail_for_good(unit: Unit<Settler>, limit: Amount, node: Option<&NodeAddr>) {
+    if unit.places() > 1 {
+        return fail(unit, Reason::QueueFull, node);
+    }
+    let mut failure = unit.failure(Reason::QueueFull, node);
+    let (commands, most) = (unit.commands(), limit.commands);
+    let text = format!("{commands} commands in one piece never fit: queue_commands is {most}");
+    failure.detail = Some(text.into());
+    unit.ticket.settle(Err(failure));
 }
 
 /// Ends a unit that was never handed over.

@@ -31,6 +31,19 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
     core: &Arc<Core>,
     keys: &[K],
     options: &WatchOptions,
+    session: impl FnMut(&mut Watched<'_>) -> Result<R>,
+) -> Result<R> {
+    let result = run_all(core, keys, options, session);
+    if let Some(failure) = result.as_ref().err().and_then(Error::failure) {
+        core.count_given_up(failure.reason(), 1);
+    }
+    result
+}
+
+fn run_all<K: AsRef<[u8]>, R>(
+    core: &Arc<Core>,
+    keys: &[K],
+    options: &WatchOptions,
     mut session: impl FnMut(&mut Watched<'_>) -> Result<R>,
 ) -> Result<R> {
     let slot = common_slot(core, keys)?;
@@ -142,8 +155,13 @@ impl<'a> Sessions<'a> {
         let connection = taken.map_err(|broken| match broken {
             Broken::Closed => unsent(End::Outside(Reason::Closed), Reason::Closed),
             // Whatever else has ended it is met by the pause before the next run.
+            Broken::Lost(error) => {
+                self.failure.connect_error = Some(error.to_string().into());
+                again()
+            }
             _ => again(),
         })?;
+        self.failure.connect_error = None;
         let mut watched = Watched::new(self.core, connection, addr, self.slot, asking);
         (watched.limits, watched.known) = (self.limits, self.known);
         self.failure.attempts += 1;

@@ -32,5 +32,6 @@ mod stated;
 mod timeouts;
 mod topology;
 mod transactions;
+mod unreachable;
 mod watch;
 mod watch_certainty;
