@@ -321,7 +321,7 @@ impl<'a> Call<'a> {
 
     fn cut(&mut self, cut: Cut) -> Attempt {
         if let Broken::Lost(error) = &cut.why {
-            log::info!("a connection of a blocking command was lost: {error}");
+            log::debug!("a connection of a blocking command was lost: {error}");
         }
         let reason = cut.why.reason();
         let lost = reason == Reason::ConnectionLost;

@@ -16,6 +16,7 @@ mod handshake;
 mod harness;
 #[path = "../local_cluster/mod.rs"]
 mod local_cluster;
+mod logging;
 mod login;
 mod maintenance;
 mod pipelines;
