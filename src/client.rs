@@ -162,8 +162,9 @@ impl Client {
     /// Runs any command and reads its reply as `T`.
     ///
     /// The client knows the keys of all commands of Redis and Valkey; see [`Cmd::key`] and
-    /// [`Cmd::route`] for others. Commands without keys go to any primary, or, where only all of
-    /// them together make sense (`DBSIZE`, `KEYS`, `FLUSHALL`, `SCRIPT LOAD`, …), to every
+    /// [`Cmd::route`] for others. Commands without keys go to any primary, not always the same one
+    /// (so `INFO` tells about one node or another unless [`Cmd::route`] names it), or, where only
+    /// all of them together make sense (`DBSIZE`, `KEYS`, `FLUSHALL`, `SCRIPT LOAD`, …), to every
     /// primary, and the replies are combined. Where it matters which node answers (`SCAN`, `ROLE`,
     /// `CLIENT LIST`, …), [`Cmd::route`] has to name it. Commands that would change the shared
     /// connection (`SELECT`, `SUBSCRIBE`, `MULTI`, …) are refused.
@@ -171,7 +172,9 @@ impl Client {
     /// A command that blocks (`BLPOP`, `XREAD BLOCK`, …) gets a connection of its own, so that it
     /// holds nobody up. It waits as long as it says itself, and the `response_timeout` is added
     /// for its reply; with 0 it waits for ever. If its slot moves meanwhile it goes on at the new
-    /// owner with the time that is left. [`Cmd::timeout`] shortens all that.
+    /// owner with the time that is left. Finding and reaching its node ends after about the
+    /// `response_timeout`, also for a command that blocks for ever. [`Cmd::timeout`] shortens all
+    /// that.
     ///
     /// # Errors
     /// See [`Error`]; its [`certainty`](Error::certainty) tells whether the command may have run.
@@ -199,6 +202,9 @@ impl Client {
     /// hands over execute in that order.
     ///
     /// Dropping the [`Pending`] does not stop the command.
+    ///
+    /// Commands that block (`BLPOP`, `XREAD BLOCK`, …) and those that go to every primary
+    /// (`DBSIZE`, `KEYS`, `FLUSHALL`, `SCRIPT LOAD`, …) are refused: use [`query`](Client::query).
     ///
     /// # Errors
     /// [`Error::Misuse`] if the command cannot be sent this way. All other errors come from
@@ -373,9 +379,10 @@ impl Client {
         self.core.stats()
     }
 
-    /// Closes the client: new calls end with [`Error::Closed`], those under way may end within
-    /// `limit`, then all that is left ends with [`Error::Closed`]. Afterwards no thread and no
-    /// socket of the client is left. Clones are closed, too.
+    /// Closes the client: new calls end with [`Error::Closed`], and so do at once those that have
+    /// a connection of their own (blocking commands and watched sessions). All others under way may
+    /// end within `limit`, then what is left ends with [`Error::Closed`], too. Afterwards no thread
+    /// and no socket of the client is left. Clones are closed, too.
     ///
     /// A name that is being resolved at that moment cannot be interrupted and may add its time.
     ///
