@@ -504,7 +504,8 @@ impl Core {
         };
         let timed_out = matches!(why, Reason::Timeout | Reason::MaintenanceTimeout);
         let snapshot = self.routes.snapshot();
-        if let Some(node) = homes.last().and_then(|home| snapshot.blamed(*home)) {
+        let blamed = |home: &Home| snapshot.blamed(*home, cell.slot());
+        if let Some(node) = homes.last().and_then(blamed) {
             let records = &node.wire.records;
             cell.was_at(&records.addr, records.connect_error());
         }

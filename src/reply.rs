@@ -215,6 +215,11 @@ impl Cell {
         Some(Gone { homes, commands })
     }
 
+    /// The slot of its command, if it has only one.
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        self.slot
+    }
+
     /// Where a unit of this cell was put last.
     pub(crate) fn home(&self) -> Option<Home> {
         self.state.lock().homes.to_vec().pop()

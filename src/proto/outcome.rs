@@ -129,9 +129,18 @@ impl Failure {
         &self.members
     }
 
-    /// Its caller gave up, and it was at this node, which may be out of reach.
+    /// Whether its caller gave up.
+    pub(crate) fn is_given_up(&self) -> bool {
+        matches!(
+            self.reason,
+            Reason::Timeout | Reason::MaintenanceTimeout | Reason::Cancelled
+        )
+    }
+
+    /// It was at this node when it ended. If its caller gave up, that the node is out of reach may
+    /// be why.
     pub(crate) fn was_at(&mut self, node: &NodeAddr, connect_error: Option<Arc<str>>) {
-        if connect_error.is_some() {
+        if connect_error.is_some() && self.is_given_up() {
             self.node = Some(node.clone());
             self.connect_error = connect_error;
         }

@@ -94,11 +94,16 @@ impl Snapshot {
         self.node(key).map(|node| node.wire.records.addr.clone())
     }
 
-    /// The node to name when a caller gives up on a command that was here.
-    pub(crate) fn blamed(&self, home: Home) -> Option<&Arc<NodeHandle>> {
-        match home {
-            Home::Node(key) => self.node(key),
-            Home::Coordinator => None,
+    /// The node to name when a caller gives up on a command of this slot that was here. One without
+    /// a slot waits with the coordinator because no node can be reached: any of them tells why.
+    pub(crate) fn blamed(&self, home: Home, slot: Option<Slot>) -> Option<&Arc<NodeHandle>> {
+        match (home, slot) {
+            (Home::Node(key), _) => self.node(key),
+            (Home::Coordinator, Some(_)) => None,
+            (Home::Coordinator, None) => {
+                let mut nodes = self.nodes.iter().flatten();
+                nodes.find(|node| node.wire.records.connect_error().is_some())
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reslot::{Certainty, Client, Error, Maintenance, Result, Value, cmd};
+use reslot::{Certainty, Client, Error, Maintenance, Result, Route, Value, cmd};
 
 use crate::calls::{self, kill_and_notice, words};
 use crate::fake::FakeCluster;
@@ -37,9 +37,17 @@ fn all_kinds_of_calls_to_a_dead_node_name_the_error_of_connecting() {
     assert_named(&error, &cluster, REFUSED);
     let mut pipeline = client.pipeline();
     pipeline.add(words("GET bar")).add(words("GET foo"));
+    let named = |node| words("PING").route(Route::Node(calls::addr(&cluster, node)));
+    pipeline.add(named(0)).add(named(1));
+    let held = cluster.node(1).on("PING").times(1).hold();
     let results = pipeline.execute().unwrap();
+    held.release();
     assert_named(results[0].as_ref().unwrap_err(), &cluster, REFUSED);
     assert_eq!(results[1], Ok(Value::Null));
+    assert_named(results[2].as_ref().unwrap_err(), &cluster, REFUSED);
+    let other = results[3].as_ref().unwrap_err();
+    assert_eq!(other.node(), Some(&calls::addr(&cluster, 1)));
+    assert_eq!(other.failure().unwrap().connect_error(), None);
     let error = calls::transaction(&client, &["GET bar"]).unwrap_err();
     assert_named(&error, &cluster, REFUSED);
     let blocking = words("BLPOP bar 0.1").timeout(SHORT);
@@ -55,6 +63,19 @@ fn all_kinds_of_calls_to_a_dead_node_name_the_error_of_connecting() {
     let error = calls::run(&client, "GET bar").unwrap_err();
     held.release();
     assert_eq!(error.failure().unwrap().connect_error(), None, "{error}");
+}
+
+#[test]
+fn a_command_for_any_node_names_one_if_none_can_be_reached() {
+    let cluster = FakeCluster::start(1);
+    let client = short(&cluster);
+    kill_and_notice(&cluster, &client, 0, "bar");
+    let error = calls::run(&client, "PING").unwrap_err();
+    assert_named(&error, &cluster, "Connection refused");
+    let mut pipeline = client.pipeline();
+    pipeline.add(words("PING"));
+    let error = pipeline.execute().unwrap().remove(0).unwrap_err();
+    assert_named(&error, &cluster, "Connection refused");
 }
 
 #[test]
