@@ -176,3 +176,17 @@ fn check_error_inside(cluster: &FakeCluster, call: impl FnOnce(&Client) -> Resul
     );
     assert_eq!(error.to_string(), text);
 }
+
+#[test]
+fn a_node_that_nobody_knows_is_told_with_where_to_look() {
+    let cluster = FakeCluster::start(1);
+    let client = connect(&cluster);
+    let addr = reslot::NodeAddr::new("10.9.9.9", 7000);
+    let ping = cmd("PING").route(reslot::Route::Node(addr));
+    let error = client.query::<Value>(ping).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "node is not part of the cluster: take the address from Client::primaries(); not sent; \
+         node 10.9.9.9:7000"
+    );
+}
