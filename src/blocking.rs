@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::proto::addr::NodeAddr;
 use crate::proto::backoff::{Backoff, Random};
 use crate::proto::command::Blocking;
-use crate::proto::outcome::{Certainty, Failure, Reason};
+use crate::proto::outcome::{Certainty, Failure, Outcome, Reason};
 use crate::proto::redirect::{Endpoint, Redirect, certainty_of};
 use crate::proto::slot::Slot;
 use crate::proto::unit::{Facts, Target};
@@ -50,14 +50,10 @@ pub(crate) fn run(
     time: Blocking,
 ) -> Result<Value> {
     let mut call = Call::new(core, request, facts, pick.clone(), time);
-    loop {
-        match call.attempt() {
-            Attempt::Done(value) => return Ok(value),
-            Attempt::Failed(failure) => return Err(failure.into()),
-            Attempt::Again => {}
-            Attempt::Later => call.pause()?,
-        }
-    }
+    call.run().map_err(|failure| {
+        core.count_given_up(failure.reason(), 1);
+        failure.into()
+    })
 }
 
 /// A blocking command on its way through the cluster.
@@ -84,6 +80,8 @@ struct Call<'a> {
     pauses: u32,
     cause: Option<ServerError>,
     node: Option<NodeAddr>,
+    /// Why the last attempt found no connection.
+    connect_error: Option<Arc<str>>,
     /// A connection was lost after it was sent: that attempt may have run.
     was_lost: bool,
     random: Random,
@@ -142,9 +140,21 @@ impl<'a> Call<'a> {
             pauses: 0,
             cause: None,
             node: None,
+            connect_error: None,
             was_lost: false,
             random: Random::new(clock::seed()),
             request,
+        }
+    }
+
+    fn run(&mut self) -> Outcome {
+        loop {
+            match self.attempt() {
+                Attempt::Done(value) => return Ok(value),
+                Attempt::Failed(failure) => return Err(failure),
+                Attempt::Again => {}
+                Attempt::Later => self.pause()?,
+            }
         }
     }
 
@@ -182,14 +192,19 @@ impl<'a> Call<'a> {
         let pool = &self.core.pool;
         let mut connection = match pool.take(&addr, self.limits()) {
             Ok(connection) => connection,
-            Err(Broken::Lost(_)) => return Attempt::Later,
+            Err(Broken::Lost(error)) => {
+                self.connect_error = Some(error.to_string().into());
+                return Attempt::Later;
+            }
             Err(broken) => return Attempt::Failed(self.failure(broken.reason())),
         };
+        self.connect_error = None;
         let mut bytes = if asking { ASKING.to_vec() } else { Vec::new() };
         self.encode(&mut bytes);
         let begun = clock::now();
         let replies = connection.exchange(&bytes, 1 + usize::from(asking), self.limits());
-        self.attempts += 1;
+        let unsent = matches!(&replies, Err(cut) if !cut.was_sent);
+        self.attempts += u32::from(!unsent);
         if clock::now() >= begun + SETTLED {
             (self.redirects, self.pauses) = (0, 0);
         }
@@ -257,9 +272,12 @@ impl<'a> Call<'a> {
                 return Attempt::Failed(self.failure(Reason::Timeout));
             }
             Some(Ok(value)) => return Attempt::Done(value),
-            Some(Err(_)) | None => {
+            limit @ (Some(Err(_)) | None) => {
                 let mut failure = self.failure(Reason::ReplyLimit);
                 failure.certainty = Certainty::Unknown;
+                failure.detail = limit
+                    .and_then(Reply::err)
+                    .map(|limit| limit.to_string().into());
                 return Attempt::Failed(failure);
             }
         };
@@ -303,7 +321,7 @@ impl<'a> Call<'a> {
 
     fn cut(&mut self, cut: Cut) -> Attempt {
         if let Broken::Lost(error) = &cut.why {
-            log::info!("a connection of a blocking command was lost: {error}");
+            log::debug!("a connection of a blocking command was lost: {error}");
         }
         let reason = cut.why.reason();
         let lost = reason == Reason::ConnectionLost;
@@ -318,7 +336,7 @@ impl<'a> Call<'a> {
         Attempt::Failed(failure)
     }
 
-    fn pause(&mut self) -> Result<()> {
+    fn pause(&mut self) -> Result<(), Box<Failure>> {
         self.pauses += 1;
         let pause = PAUSE.pause(self.pauses, &mut self.random);
         let no_answer_by = self.core.config.response_timeout;
@@ -338,7 +356,7 @@ impl<'a> Call<'a> {
             }
             Err(broken) => broken.reason(),
         };
-        Err(self.failure(reason).into())
+        Err(self.failure(reason))
     }
 
     /// How it fails when it certainly does not run any more.
@@ -354,6 +372,7 @@ impl<'a> Call<'a> {
         failure.slot = self.slot();
         failure.attempts = self.attempts;
         failure.cause = self.cause.clone();
+        failure.connect_error = self.connect_error.clone();
         failure
     }
 

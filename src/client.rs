@@ -162,8 +162,9 @@ impl Client {
     /// Runs any command and reads its reply as `T`.
     ///
     /// The client knows the keys of all commands of Redis and Valkey; see [`Cmd::key`] and
-    /// [`Cmd::route`] for others. Commands without keys go to any primary, or, where only all of
-    /// them together make sense (`DBSIZE`, `KEYS`, `FLUSHALL`, `SCRIPT LOAD`, …), to every
+    /// [`Cmd::route`] for others. Commands without keys go to any primary, not always the same one
+    /// (so `INFO` tells about one node or another unless [`Cmd::route`] names it), or, where only
+    /// all of them together make sense (`DBSIZE`, `KEYS`, `FLUSHALL`, `SCRIPT LOAD`, …), to every
     /// primary, and the replies are combined. Where it matters which node answers (`SCAN`, `ROLE`,
     /// `CLIENT LIST`, …), [`Cmd::route`] has to name it. Commands that would change the shared
     /// connection (`SELECT`, `SUBSCRIBE`, `MULTI`, …) are refused.
@@ -171,7 +172,9 @@ impl Client {
     /// A command that blocks (`BLPOP`, `XREAD BLOCK`, …) gets a connection of its own, so that it
     /// holds nobody up. It waits as long as it says itself, and the `response_timeout` is added
     /// for its reply; with 0 it waits for ever. If its slot moves meanwhile it goes on at the new
-    /// owner with the time that is left. [`Cmd::timeout`] shortens all that.
+    /// owner with the time that is left. Finding and reaching its node ends after about the
+    /// `response_timeout`, also for a command that blocks for ever. [`Cmd::timeout`] shortens all
+    /// that.
     ///
     /// # Errors
     /// See [`Error`]; its [`certainty`](Error::certainty) tells whether the command may have run.
@@ -199,6 +202,9 @@ impl Client {
     /// hands over execute in that order.
     ///
     /// Dropping the [`Pending`] does not stop the command.
+    ///
+    /// Commands that block (`BLPOP`, `XREAD BLOCK`, …) and those that go to every primary
+    /// (`DBSIZE`, `KEYS`, `FLUSHALL`, `SCRIPT LOAD`, …) are refused: use [`query`](Client::query).
     ///
     /// # Errors
     /// [`Error::Misuse`] if the command cannot be sent this way. All other errors come from
@@ -294,8 +300,12 @@ impl Client {
     /// What the closure returned, if another run cannot mend it; [`Reason::WatchLost`] if watched
     /// keys kept changing until the time ran out, with the number of runs as
     /// [`attempts`](Error::attempts); a timeout or a cancel if that ended the session between or
-    /// before the runs, or while it only looked at things. The certainty is that of the whole
-    /// session: `Unknown` only if [`Watched::query`] may have written something.
+    /// before the runs, or while it only looked at things.
+    ///
+    /// The certainty is that of the whole session: `Unknown` if a [`Watched::query`] or a
+    /// [`Watched::transaction`] of any run has written something, or may have, whatever call the
+    /// error came from. Only [`Error::Misuse`] concerns nothing but its own call: others of the
+    /// session may have run before it.
     pub fn watch<K: AsRef<[u8]>, R>(
         &self,
         keys: &[K],
@@ -369,9 +379,10 @@ impl Client {
         self.core.stats()
     }
 
-    /// Closes the client: new calls end with [`Error::Closed`], those under way may end within
-    /// `limit`, then all that is left ends with [`Error::Closed`]. Afterwards no thread and no
-    /// socket of the client is left. Clones are closed, too.
+    /// Closes the client: new calls end with [`Error::Closed`], and so do at once those that have
+    /// a connection of their own (blocking commands and watched sessions). All others under way may
+    /// end within `limit`, then what is left ends with [`Error::Closed`], too. Afterwards no thread
+    /// and no socket of the client is left. Clones are closed, too.
     ///
     /// A name that is being resolved at that moment cannot be interrupted and may add its time.
     ///
@@ -493,11 +504,12 @@ impl Core {
         };
         let timed_out = matches!(why, Reason::Timeout | Reason::MaintenanceTimeout);
         let snapshot = self.routes.snapshot();
-        if let Some(Home::Node(key)) = homes.last() {
-            if let Some(Some(node)) = snapshot.nodes.get(key.index()) {
-                cell.was_at(&node.wire.records.addr);
-            }
+        let blamed = |home: &Home| snapshot.blamed(*home, cell.slot());
+        if let Some(node) = homes.last().and_then(blamed) {
+            let records = &node.wire.records;
+            cell.was_at(&records.addr, records.connect_error());
         }
+        self.count_given_up(why, commands);
         for home in homes {
             match home {
                 Home::Node(key) => {
@@ -513,6 +525,11 @@ impl Core {
             }
         }
         true
+    }
+
+    /// Counts commands whose caller has gone, if it has gone for this reason.
+    pub(crate) fn count_given_up(&self, why: Reason, commands: usize) {
+        self.counters.given_up(why, commands);
     }
 
     /// Tells the coordinator what a redirect says about the cluster.

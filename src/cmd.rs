@@ -20,12 +20,16 @@ use crate::proto::slot::Slot;
 /// ```
 pub fn cmd(name: &str) -> Cmd {
     let two_words = name.contains(|c: char| c.is_ascii_whitespace());
-    let flaw = two_words.then(|| {
-        let name = name.escape_debug();
-        Misuse::Invalid(format!(
-            "{name}: a command's name is one word; add the next one by `Cmd::arg`"
-        ))
-    });
+    let flaw = if name.is_empty() {
+        Some(Misuse::Invalid("a command needs a name".into()))
+    } else {
+        two_words.then(|| {
+            let name = name.escape_debug();
+            Misuse::Invalid(format!(
+                "{name}: a command's name is one word; add the next one by `Cmd::arg`"
+            ))
+        })
+    };
     Cmd {
         encoded: Encoded::new(name.as_bytes()),
         longest: 0,

@@ -15,11 +15,12 @@ pub enum Error {
     #[error(transparent)]
     Misuse(#[from] Misuse),
     /// The reply is fine but is not of the type that was asked for. The command ran.
-    #[error("cannot read the reply as {wanted}: {reply}")]
+    #[error("cannot read the reply as {wanted}: {reply}{}", if_null(.reply))]
     Conversion {
         /// The type asked for.
         wanted: &'static str,
-        /// What came instead: its kind, or the value where it is short.
+        /// What came instead: its kind, with the size of strings and lists; numbers, booleans and
+        /// short simple strings in full. Never stored data.
         reply: Box<str>,
     },
     /// The server answered with an error.
@@ -52,7 +53,8 @@ pub enum Misuse {
     /// Give them a common hash tag, or send several commands.
     #[error(
         "{command}: keys of slots {} and {} in one command or transaction; give all of them a \
-         common hash tag, as in {{user:1}}name and {{user:1}}mail", .slots.0, .slots.1
+         common hash tag, as in {{user:1}}name and {{user:1}}mail, or send single commands in a \
+         pipeline", .slots.0, .slots.1
     )]
     CrossSlot {
         /// The command whose key does not fit.
@@ -73,8 +75,16 @@ pub enum Misuse {
     },
 }
 
-/// A result with this crate's [`Error`].
-pub type Result<T> = std::result::Result<T, Error>;
+/// A result with this crate's [`Error`], unless another one is named.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What to do about a null that the type has no room for.
+fn if_null(reply: &str) -> &'static str {
+    match reply {
+        "null" => "; use Option for what may be missing",
+        _ => "",
+    }
+}
 
 impl Error {
     /// Whether the command may have run. Errors that concern no command say `NotSent`.
@@ -96,6 +106,18 @@ impl Error {
             | Error::Cancelled(failure)
             | Error::Closed(failure) => Some(failure),
             Error::Misuse(_) | Error::Conversion { .. } | Error::Connect(_) => None,
+        }
+    }
+
+    /// The failure itself, or the error that has none.
+    pub(crate) fn into_failure(self) -> Result<Box<Failure>, Error> {
+        match self {
+            Error::Server(failure)
+            | Error::Unavailable(failure)
+            | Error::MaybeExecuted(failure)
+            | Error::Cancelled(failure)
+            | Error::Closed(failure) => Ok(failure),
+            Error::Misuse(_) | Error::Conversion { .. } | Error::Connect(_) => Err(self),
         }
     }
 
@@ -124,7 +146,8 @@ impl Error {
         self.failure().map_or(0, Failure::attempts)
     }
 
-    /// Whether a deadline passed.
+    /// Whether a deadline passed. `false` for a watched session whose keys kept changing until its
+    /// time ran out: its reason is [`Reason::WatchLost`].
     pub fn is_timeout(&self) -> bool {
         let reason = self.failure().map(Failure::reason);
         matches!(reason, Some(Reason::Timeout | Reason::MaintenanceTimeout))
@@ -168,7 +191,8 @@ mod tests {
         assert_eq!(
             text,
             "MGET: keys of slots 12182 and 5061 in one command or transaction; give all of them a \
-             common hash tag, as in {user:1}name and {user:1}mail"
+             common hash tag, as in {user:1}name and {user:1}mail, or send single commands in a \
+             pipeline"
         );
     }
 

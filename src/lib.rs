@@ -15,6 +15,16 @@
 //! # Ok::<(), reslot::Error>(())
 //! ```
 //!
+//! # Logging
+//!
+//! The client logs through the [`log`](https://docs.rs/log) crate; without a logger of the program
+//! nothing is written. `error`: no thread can be started, or a defect of the client. `warn`: a node
+//! cannot be connected to (each attempt, at most about one a second), or was silent for so long
+//! that its connection was closed. `info`: the shared connection to a node ended, maintenance was
+//! announced. `debug`: refreshes of the slot map, what the client closes itself, and trouble of
+//! connections that blocking commands and watched sessions use. Nothing logs keys, values or
+//! passwords.
+//!
 //! # Architecture
 //!
 //! ```text

@@ -22,6 +22,11 @@ use groups::Groups;
 /// added, also if the slot moves meanwhile, unless one of them fails or is answered TRYAGAIN. A
 /// command that is redirected is sent again by itself; the others are not. If one ran late because
 /// of that, [`execute_with_report`](Pipeline::execute_with_report) tells.
+///
+/// Commands that block (`BLPOP`, `XREAD BLOCK`, `WAIT`, …) and those that go to every primary
+/// (`DBSIZE`, `KEYS`, `FLUSHALL`, `SCRIPT LOAD`, …) are refused with
+/// [`Misuse::Refused`](crate::Misuse::Refused) as their results: use
+/// [`Client::query`](crate::Client::query).
 #[derive(Debug)]
 pub struct Pipeline<'a> {
     core: &'a Arc<Core>,

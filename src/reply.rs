@@ -215,15 +215,20 @@ impl Cell {
         Some(Gone { homes, commands })
     }
 
+    /// The slot of its command, if it has only one.
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        self.slot
+    }
+
     /// Where a unit of this cell was put last.
     pub(crate) fn home(&self) -> Option<Home> {
         self.state.lock().homes.to_vec().pop()
     }
 
     /// After giving up, says where the one command of this cell was.
-    pub(crate) fn was_at(&self, node: &NodeAddr) {
+    pub(crate) fn was_at(&self, node: &NodeAddr, connect_error: Option<Arc<str>>) {
         if let Places::One(Place::Done(Err(failure))) = &mut self.state.lock().places {
-            failure.node.get_or_insert_with(|| node.clone());
+            failure.was_at(node, connect_error);
         }
     }
 
@@ -530,7 +535,7 @@ mod tests {
         let gone = cell.give_up(Reason::Timeout).unwrap();
         assert_eq!(gone.homes, [Home::Coordinator, a, b]);
         let addr = NodeAddr::new("h", 1);
-        cell.was_at(&addr);
+        cell.was_at(&addr, None);
         let failure = cell.take_one().unwrap_err();
         assert_eq!((failure.node(), failure.slot()), (Some(&addr), slot));
     }

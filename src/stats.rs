@@ -87,6 +87,8 @@ pub(crate) struct ClientCounters {
     pub(crate) parked_now: AtomicU64,
     announcements: AtomicU64,
     unreadable_announcements: AtomicU64,
+    timed_out: AtomicU64,
+    cancelled: AtomicU64,
 }
 
 impl ClientCounters {
@@ -95,6 +97,16 @@ impl ClientCounters {
         if matches!(outcome, Err(failure) if failure.reason() == Reason::TooManyRedirects) {
             self.redirects_exhausted.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Counts commands whose callers have gone.
+    pub(crate) fn given_up(&self, why: Reason, commands: usize) {
+        let counter = match why {
+            Reason::Timeout | Reason::MaintenanceTimeout => &self.timed_out,
+            Reason::Cancelled => &self.cancelled,
+            _ => return,
+        };
+        counter.fetch_add(commands as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn refresh(&self, cause: RefreshCause) {
@@ -137,6 +149,8 @@ impl ClientCounters {
             redirects_exhausted: get(&self.redirects_exhausted),
             announcements: get(&self.announcements),
             unreadable_announcements: get(&self.unreadable_announcements),
+            timed_out: get(&self.timed_out),
+            cancelled: get(&self.cancelled),
         }
     }
 }
@@ -165,6 +179,15 @@ pub struct Stats {
     pub announcements: u64,
     /// Those of them that came in a shape that is not known.
     pub unreadable_announcements: u64,
+    /// Commands whose caller gave up at its deadline, written or not. A transaction, a blocking
+    /// command and a watched session count as one each.
+    ///
+    /// What was written stays on its way: its late reply counts in the numbers of its node as what
+    /// it is, mostly as `succeeded`. What the client itself drops from a queue because its deadline
+    /// has passed counts as `not_executed` there, and here only if its caller had gone before.
+    pub timed_out: u64,
+    /// The same for commands whose caller cancelled.
+    pub cancelled: u64,
 }
 
 /// What happened at one node, on the connection that all callers share. What ran on a connection

@@ -59,7 +59,7 @@ impl Transaction {
     ///
     /// All of them are waited for together and run on one node, so a command that states a
     /// timeout, a deadline, a cancel token or a node of its own is refused with
-    /// [`Misuse::Refused`].
+    /// [`Misuse::Refused`](crate::Misuse::Refused).
     pub fn add(&mut self, command: Cmd) -> &mut Self {
         self.commands.push(command);
         self
@@ -156,23 +156,27 @@ pub(crate) struct Chain {
     pub(crate) bytes: Vec<u8>,
     pub(crate) members: usize,
     pub(crate) slot: Option<Slot>,
+    /// Some member may write.
+    pub(crate) writes: bool,
 }
 
 impl Chain {
     /// Checks all commands before anything is encoded for sending: a chain is sent whole or not
-    /// at all. `node` is where it runs, if that is settled.
+    /// at all. `place` is where it runs, if that is settled: the node, and the slot of its keys.
     pub(crate) fn new(
         commands: &[Cmd],
         core: &Arc<Core>,
         deadline: Option<Instant>,
-        node: Option<&NodeAddr>,
+        place: Option<(&NodeAddr, Slot)>,
     ) -> Result<Self> {
         let standalone = core.is_standalone();
-        let mut slot: Option<Slot> = None;
+        let (node, mut slot) = place.unzip();
+        let mut writes = false;
         let mut bytes = MULTI.to_vec();
         for command in commands {
             WHOLE.check(command)?;
             let member = Request::member(command, core, deadline, node)?;
+            writes |= !member.only_reads;
             if let Some(of_member) = member.slot {
                 let first = *slot.get_or_insert(of_member);
                 if first != of_member && !standalone {
@@ -186,6 +190,7 @@ impl Chain {
             bytes,
             members: commands.len(),
             slot,
+            writes,
         })
     }
 

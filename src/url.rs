@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::fmt::Display;
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::config::{Builder, Maintenance, Protocol, ReadFrom, WhenFull, parse_host};
@@ -92,6 +94,11 @@ fn read_options(mut builder: Builder, query: &str) -> Result<Builder, String> {
     Ok(builder)
 }
 
+const OPTIONS: &str = "client_name, protocol, lazy, response_timeout, connect_timeout, \
+    connect_deadline, drain_limit, keepalive, max_redirects, follow_redirects, read_from, \
+    retry_reads, strict_order, queue_commands, queue_bytes, when_full, max_reply_bytes, \
+    refresh_min_interval, refresh_max_interval, periodic_refresh, maintenance, relaxed_timeout";
+
 /// One option. Each has the name of the builder's method.
 fn apply(b: Builder, name: &str, value: &str) -> Result<Builder, Cow<'static, str>> {
     Ok(match name {
@@ -106,7 +113,7 @@ fn apply(b: Builder, name: &str, value: &str) -> Result<Builder, Cow<'static, st
         "connect_deadline" => b.connect_deadline(time(value)?),
         "drain_limit" => b.drain_limit(time(value)?),
         "keepalive" => b.keepalive(optional_time(value)?),
-        "max_redirects" => b.max_redirects(number(value)?),
+        "max_redirects" => b.max_redirects(number(value, "redirects", u32::MAX)?),
         "follow_redirects" => b.follow_redirects(boolean(value)?),
         "read_from" => b.read_from(choice(
             value,
@@ -117,13 +124,13 @@ fn apply(b: Builder, name: &str, value: &str) -> Result<Builder, Cow<'static, st
         )?),
         "retry_reads" => b.retry_reads(boolean(value)?),
         "strict_order" => b.strict_order(boolean(value)?),
-        "queue_commands" => b.queue_commands(number(value)?),
-        "queue_bytes" => b.queue_bytes(number(value)?),
+        "queue_commands" => b.queue_commands(number(value, "commands", usize::MAX)?),
+        "queue_bytes" => b.queue_bytes(number(value, "bytes", usize::MAX)?),
         "when_full" => b.when_full(choice(
             value,
             [("wait", WhenFull::Wait), ("refuse", WhenFull::Refuse)],
         )?),
-        "max_reply_bytes" => b.max_reply_bytes(number(value)?),
+        "max_reply_bytes" => b.max_reply_bytes(number(value, "bytes", usize::MAX)?),
         "refresh_min_interval" => b.refresh_min_interval(time(value)?),
         "refresh_max_interval" => b.refresh_max_interval(time(value)?),
         "periodic_refresh" => b.periodic_refresh(optional_time(value)?),
@@ -142,7 +149,11 @@ fn apply(b: Builder, name: &str, value: &str) -> Result<Builder, Cow<'static, st
         "credentials" | "address_map" => {
             return Err("is a closure, which only a builder can take".into());
         }
-        _ => return Err("there is no such option".into()),
+        "timeout" => {
+            let why = "there is no such option: it is response_timeout, or connect_timeout";
+            return Err(why.into());
+        }
+        _ => return Err(format!("there is no such option; there are {OPTIONS}").into()),
     })
 }
 
@@ -150,8 +161,10 @@ fn boolean(text: &str) -> Result<bool, &'static str> {
     text.parse().map_err(|_| "must be true or false")
 }
 
-fn number<N: std::str::FromStr>(text: &str) -> Result<N, &'static str> {
-    text.parse().map_err(|_| "must be a number in range")
+/// A whole number; the builder refuses zero where that is of no use.
+fn number<N: FromStr + Display>(text: &str, unit: &str, most: N) -> Result<N, String> {
+    let wrong = |_| format!("must be a plain number of {unit}, at most {most}");
+    text.parse().map_err(wrong)
 }
 
 fn choice<T, const N: usize>(text: &str, known: [(&str, T); N]) -> Result<T, String> {

@@ -41,12 +41,12 @@ pub struct Watched<'a> {
     state: State,
 }
 
-/// What is certain about the runs so far, of which none was through.
+/// What is certain about the runs so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     /// A server answered that it did not run something.
     refused: bool,
-    /// Something was written beside the transaction, or may have been.
+    /// Something was written, or may have been.
     wrote: bool,
 }
 
@@ -141,13 +141,9 @@ impl<'a> Watched<'a> {
         self.check_slot(command.encoded(), member.slot)?;
         self.check_limits(limits)?;
         let reply = self.exchange(command.encoded().as_bytes(), limits);
-        // What was refused, or never sent, has written nothing.
-        let ran = |error: &Error| error.certainty() == Certainty::Unknown;
-        let may_have_run = reply
-            .as_ref()
-            .map_or_else(ran, |reply| reply.as_ref().err().is_none_or(ran));
-        self.known.wrote |= may_have_run && !member.only_reads;
-        T::from_value(reply??)
+        let reply = reply.and_then(|reply| reply);
+        self.known.wrote |= may_have_run_by(&reply) && !member.only_reads;
+        T::from_value(reply?)
     }
 
     /// Runs a transaction that takes effect only if no watched key has changed since the session
@@ -166,13 +162,13 @@ impl<'a> Watched<'a> {
         self.check_state_of("EXEC")?;
         let limits = self.limits;
         let limits = limits.narrowed(transaction.own_deadline(clock::now()), transaction.cancel());
-        let node = Some(&self.addr);
-        let chain = Chain::new(transaction.commands(), self.core, limits.deadline, node)?;
-        self.check_slot(&Encoded::new(b"MULTI"), chain.slot)?;
+        let place = Some((&self.addr, self.slot));
+        let chain = Chain::new(transaction.commands(), self.core, limits.deadline, place)?;
         self.check_limits(limits)?;
         self.state = State::Over;
-        let replies = self.execute(&chain, limits)?;
-        transaction::read(replies, self.slot.into(), || Some(self.addr.clone()))
+        let replies = self.execute(&chain, limits);
+        self.known.wrote |= may_have_run_by(&replies) && chain.writes;
+        transaction::read(replies?, self.slot.into(), || Some(self.addr.clone()))
     }
 
     fn execute(&mut self, chain: &Chain, limits: Limits<'_>) -> Result<Value> {
@@ -206,9 +202,7 @@ impl<'a> Watched<'a> {
                 Err(self.refused(exec, replies, prefix))
             }
             Some(Ok(value)) => Ok(value),
-            Some(Err(_)) | None => Err(self
-                .failure(Reason::ReplyLimit, Certainty::Unknown, None)
-                .into()),
+            limit @ (Some(Err(_)) | None) => Err(self.limited(limit)),
         }
     }
 
@@ -276,10 +270,17 @@ impl<'a> Watched<'a> {
                     .into()))
             }
             Some(Ok(value)) => Ok(Ok(value)),
-            Some(Err(_)) | None => Err(self
-                .failure(Reason::ReplyLimit, Certainty::Unknown, None)
-                .into()),
+            limit @ (Some(Err(_)) | None) => Err(self.limited(limit)),
         }
+    }
+
+    /// Its reply was too large to be kept.
+    fn limited(&self, reply: Option<Reply>) -> Error {
+        let mut failure = self.failure(Reason::ReplyLimit, Certainty::Unknown, None);
+        failure.detail = reply
+            .and_then(Reply::err)
+            .map(|limit| limit.to_string().into());
+        failure.into()
     }
 
     /// The redirect in an error, if it concerns this slot.
@@ -364,7 +365,7 @@ impl<'a> Watched<'a> {
         let mut failure = Failure::new(reason, certainty);
         failure.node = Some(self.addr.clone());
         failure.slot = Some(self.slot);
-        failure.attempts = 1;
+        failure.attempts = u32::from(certainty != Certainty::NotSent);
         failure.cause = cause;
         failure
     }
@@ -390,4 +391,10 @@ impl<'a> Watched<'a> {
         }
         (end, self.known)
     }
+}
+
+/// What was refused, or never sent, has written nothing.
+fn may_have_run_by<T>(reply: &Result<T>) -> bool {
+    let error = reply.as_ref().err();
+    error.is_none_or(|error| error.certainty() == Certainty::Unknown)
 }

@@ -58,7 +58,8 @@ impl Client {
         self.query(cmd("SET").key(key).single(value))
     }
 
-    /// `SET … PX`: stores the value with a time to live, which must not be zero.
+    /// `SET … PX`: stores the value with a time to live, in whole milliseconds, rounded up; it must
+    /// not be zero.
     pub fn set_ex(&self, key: impl AsRef<[u8]>, value: impl ToArgs, ttl: Duration) -> Result<()> {
         self.query(cmd("SET").key(key).single(value).arg(("PX", millis(ttl))))
     }
@@ -74,7 +75,8 @@ impl Client {
         self.query(cmd("GETDEL").key(key))
     }
 
-    /// `GETEX … PX`: the value, which gets a new time to live; `None` if there is no such key.
+    /// `GETEX … PX`: the value, which gets a new time to live, in whole milliseconds, rounded up;
+    /// `None` if there is no such key.
     pub fn getex<T: FromValue>(&self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<Option<T>> {
         self.query(cmd("GETEX").key(key).arg(("PX", millis(ttl))))
     }

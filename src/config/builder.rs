@@ -54,7 +54,7 @@ impl Builder {
     /// | `refresh_min_interval`, `refresh_max_interval`, `relaxed_timeout` | a time |
     /// | `response_timeout`, `keepalive`, `periodic_refresh` | a time or `none` |
     /// | `lazy`, `follow_redirects`, `retry_reads`, `strict_order` | `true`, `false` |
-    /// | `max_redirects`, `queue_commands`, `queue_bytes`, `max_reply_bytes` | a number |
+    /// | `max_redirects`, `queue_commands`, `queue_bytes`, `max_reply_bytes` | a plain number |
     /// | `client_name` | a text |
     /// | `protocol` | `resp3`, `resp2` |
     /// | `read_from` | `primary`, `prefer_replica` |
@@ -249,7 +249,7 @@ impl Builder {
         self
     }
 
-    /// How many bytes of commands may wait for one node. Default: 256 MiB.
+    /// How many bytes of commands may wait for one node. Default: 268435456 (256 MiB).
     pub fn queue_bytes(mut self, bytes: usize) -> Self {
         self.config.queue_bytes = bytes;
         self
@@ -262,7 +262,7 @@ impl Builder {
     }
 
     /// The largest reply that is accepted, in bytes. A larger one fails with
-    /// [`Reason::ReplyLimit`](crate::Reason::ReplyLimit). Default: 1 GiB.
+    /// [`Reason::ReplyLimit`](crate::Reason::ReplyLimit). Default: 1073741824 (1 GiB).
     pub fn max_reply_bytes(mut self, bytes: usize) -> Self {
         self.config.max_reply_bytes = bytes;
         self

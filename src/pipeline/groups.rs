@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 use crate::proto::cluster::NodeKey;
 use crate::proto::outcome::Outcome;
 use crate::proto::slot::Slot;
-use crate::proto::unit::{Batch, Body, Ticket, Unit};
+use crate::proto::unit::{Batch, Body, Target, Ticket, Unit};
 use crate::proto::value::Value;
 use crate::reply::order::{Ran, may_have_run};
-use crate::reply::{Cell, Settler};
+use crate::reply::{Cell, Home, Settler};
 use crate::request::{Plan, refused};
 use crate::runtime::direct::Driven;
 use crate::runtime::routes::{Pick, Snapshot, Submitted};
@@ -135,8 +135,13 @@ impl<'a> Groups<'a> {
             let result = outcome.map_err(|mut failure| {
                 // Who gives up on a whole pipeline does not know where each command was.
                 failure.slot = failure.slot.or(place.slot);
-                let node = place.node.and_then(|key| self.snapshot.addr(key));
-                failure.node = failure.node.take().or(node);
+                let waited = failure.is_given_up().then_some(Home::Coordinator);
+                let home = place.node.map(Home::Node).or(waited);
+                let node = home.and_then(|home| self.snapshot.blamed(home, place.slot));
+                if let (None, Some(node)) = (&failure.node, node) {
+                    let records = &node.wire.records;
+                    failure.was_at(&records.addr, records.connect_error());
+                }
                 Error::from(failure)
             });
             results[place.index] = Some(result);
@@ -173,7 +178,7 @@ impl<'a> Groups<'a> {
             order.push(Place {
                 index,
                 slot: None,
-                node: None,
+                node: core.routes.route(&self.snapshot, Target::Node, &pick),
             });
             pinned.push((pick, unit(batch)));
         }

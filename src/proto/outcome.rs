@@ -1,5 +1,7 @@
 //! How a command ended, and what is certain about whether it ran.
 
+use std::sync::Arc;
+
 use super::addr::NodeAddr;
 use super::slot::Slot;
 use super::value::{ServerError, Value};
@@ -62,6 +64,9 @@ pub struct Failure {
     pub(crate) cause: Option<ServerError>,
     pub(crate) members: Vec<(usize, ServerError)>,
     pub(crate) hops: Vec<NodeAddr>,
+    /// What is to be said in place of the reason.
+    pub(crate) detail: Option<Box<str>>,
+    pub(crate) connect_error: Option<Arc<str>>,
 }
 
 /// How a command ended.
@@ -78,6 +83,8 @@ impl Failure {
             cause: None,
             members: Vec::new(),
             hops: Vec::new(),
+            detail: None,
+            connect_error: None,
         })
     }
 
@@ -111,9 +118,33 @@ impl Failure {
         self.cause.as_ref()
     }
 
+    /// Why the node could not be reached, if the call waited for a connection to it when it ended:
+    /// the last attempt's error, of the operating system or of the server.
+    pub fn connect_error(&self) -> Option<&str> {
+        self.connect_error.as_deref()
+    }
+
     /// Errors of single commands of a transaction, by index.
     pub fn members(&self) -> &[(usize, ServerError)] {
         &self.members
+    }
+
+    /// Whether its caller gave up.
+    pub(crate) fn is_given_up(&self) -> bool {
+        matches!(
+            self.reason,
+            Reason::Timeout | Reason::MaintenanceTimeout | Reason::Cancelled
+        )
+    }
+
+    /// It was at this node when it ended. If its caller gave up, that the node is out of reach may
+    /// be why.
+    pub(crate) fn was_at(&mut self, node: &NodeAddr, connect_error: Option<Arc<str>>) {
+        if connect_error.is_some() && self.is_given_up() {
+            self.node = Some(node.clone());
+            self.connect_error = connect_error;
+        }
+        self.node.get_or_insert_with(|| node.clone());
     }
 
     /// The index of the command of a transaction whose error is the cause.
@@ -131,10 +162,11 @@ impl Failure {
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.cause {
-            Some(cause) if self.reason == Reason::Server => write!(f, "{cause}")?,
-            Some(cause) => write!(f, "{} (last answer: {cause})", self.reason)?,
-            None => write!(f, "{}", self.reason)?,
+        match (&self.cause, &self.detail) {
+            (Some(cause), _) if self.reason == Reason::Server => write!(f, "{cause}")?,
+            (_, Some(detail)) => f.write_str(detail)?,
+            (Some(cause), None) => write!(f, "{} (last answer: {cause})", self.reason)?,
+            (None, None) => write!(f, "{}", self.reason)?,
         }
         if let Some(index) = self.blamed() {
             write!(f, "; at index {index} of the transaction")?;
@@ -145,6 +177,9 @@ impl std::fmt::Display for Failure {
         }
         if let Some(node) = &self.node {
             write!(f, "; node {node}")?;
+        }
+        if let Some(error) = &self.connect_error {
+            write!(f, " (cannot connect: {error})")?;
         }
         if let Some(slot) = self.slot {
             write!(f, "; slot {slot}")?;
@@ -173,7 +208,9 @@ impl std::fmt::Display for Reason {
             Reason::ConnectionLost => "connection lost",
             Reason::TooManyRedirects => "too many redirects",
             Reason::SlotUncovered => "no node serves the slot",
-            Reason::NodeGone => "node is not part of the cluster",
+            Reason::NodeGone => {
+                "node is not part of the cluster: take the address from Client::primaries()"
+            }
             Reason::Closed => "client is closed",
             Reason::Server => "server error",
             Reason::ReplyLimit => "reply exceeds a limit",

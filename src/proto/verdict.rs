@@ -100,7 +100,7 @@ pub(crate) fn outcome_of<T>(
         Ok(value) => Ok(value),
         Err(limit) => {
             let mut failure = sent_failure(unit, place, Reason::ReplyLimit, node);
-            failure.cause = Some(ServerError::new(limit.to_string()));
+            failure.detail = Some(limit.to_string().into());
             Err(failure)
         }
     }

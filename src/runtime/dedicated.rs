@@ -222,7 +222,7 @@ impl Pool {
             .collect();
         let opened = self.dialer.open_node_by(addr, limits.end(), &stops);
         let mut open = opened.map_err(|error| {
-            log::info!("node {addr}: cannot connect: {error}");
+            log::debug!("node {addr}: cannot connect: {error}");
             let ended = self.check(limits, Some(addr)).err();
             ended.unwrap_or(Broken::Lost(error))
         })?;

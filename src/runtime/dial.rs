@@ -16,6 +16,7 @@ use crate::proto::handshake::{Announcements, Handshake, Progress, Setup};
 use crate::proto::limits::REPLY_BYTES;
 use crate::proto::resp::decode::{DecodeLimits, Decoder, Frame};
 use crate::proto::resp::encode::Encoded;
+use crate::proto::resp::fault::ProtocolError;
 use crate::proto::value::Value;
 use crate::reply::relax::Relax;
 
@@ -219,6 +220,14 @@ fn guarded<R>(call: impl FnOnce() -> R) -> io::Result<R> {
         .map_err(|_| io::Error::other("a closure of the configuration panicked"))
 }
 
+/// What a new connection says first is the least likely to be a defect of a Redis server.
+fn not_redis(error: ProtocolError) -> io::Error {
+    io::Error::other(match error {
+        ProtocolError::UnknownType(_) => format!("{error}: is this a Redis port, without TLS?"),
+        _ => error.to_string(),
+    })
+}
+
 /// Question and answer on a connection that nobody else uses yet.
 struct Talk<'a> {
     connection: Connection,
@@ -244,8 +253,10 @@ impl Talk<'_> {
 
     fn reply(&mut self) -> io::Result<Value> {
         loop {
-            match self.decoder.next_frame().map_err(io::Error::other)? {
-                Some(Frame::Reply(reply)) => return reply.map_err(io::Error::other),
+            match self.decoder.next_frame().map_err(not_redis)? {
+                Some(Frame::Reply(reply)) => {
+                    return reply.map_err(|_| io::Error::other("the reply is too large"));
+                }
                 Some(Frame::Push(push)) if self.pushes.len() < PUSHES => self.pushes.push(push),
                 Some(Frame::Push(_)) => {}
                 None => self.fill()?,

@@ -101,6 +101,11 @@ impl Load {
         }
     }
 
+    /// The bound.
+    pub(crate) fn limit(&self) -> Amount {
+        self.limit
+    }
+
     /// Everything that is here.
     pub(crate) fn total(&self) -> Amount {
         let (coming, queued, sent) = (self.coming.get(), self.queued.get(), self.sent.get());

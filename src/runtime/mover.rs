@@ -125,6 +125,7 @@ impl Order {
         while !is_stopped(&self.stop, pause) && self.is_wanted() {
             match self.dialer.open_shared(&self.addr, &self.stop) {
                 Ok(open) => return self.hand_over(open),
+                Err(_) if is_stopped(&self.stop, Duration::ZERO) => return,
                 Err(error) => log::warn!("node {}: cannot connect: {error}", self.addr),
             }
             if clock::now() >= self.by {

@@ -71,8 +71,11 @@ impl Reader {
                         failures + 1
                     };
                 }
+                Err(_) if is_stopped(&self.stop, Duration::ZERO) => return,
                 Err(error) => {
                     log::warn!("node {}: cannot connect: {error}", self.wire.records.addr);
+                    let error = error.to_string().into();
+                    self.wire.records.set_connect_error(Some(error));
                     failures += 1;
                 }
             }
@@ -107,6 +110,7 @@ impl Reader {
     fn serve(&self, open: Open, generation: &mut u64) -> bool {
         let begun = clock::now();
         *generation += 1;
+        self.wire.records.set_connect_error(None);
         self.wire
             .records
             .stats
@@ -137,7 +141,12 @@ impl Reader {
         self.mover.connected(*generation);
         self.wire.read.lock().hear(&pushes, &self.wire.records);
         let why = self.read();
-        log::info!("node {}: connection ended: {why}", self.wire.records.addr);
+        let addr = &self.wire.records.addr;
+        if is_stopped(&self.stop, Duration::ZERO) {
+            log::debug!("node {addr}: connection closed by the client");
+        } else {
+            log::info!("node {addr}: connection ended: {why}");
+        }
         self.wire.records.tell(NodeMessage::Lost {
             generation: *generation,
         });

@@ -60,6 +60,9 @@ pub(crate) struct Records {
     pub(crate) addr: NodeAddr,
     pub(crate) load: Load,
     pub(crate) stats: NodeCounters,
+    /// Why there is no connection; `None` while there is one, and before the first attempt. Held
+    /// for a look only.
+    connect_error: Mutex<Option<Arc<str>>>,
     /// Where announcements of maintenance are noted; `None` if they are not asked for.
     pub(crate) relax: Option<Arc<Relax>>,
     /// Taken for a few instructions per batch of units or replies. Nothing that blocks may be done
@@ -100,6 +103,7 @@ impl Records {
             key,
             load: Load::new(limit),
             stats: NodeCounters::default(),
+            connect_error: Mutex::new(None),
             relax,
             state: Mutex::new(WireState {
                 inflight: Inflight::new(addr.clone()),
@@ -110,6 +114,15 @@ impl Records {
             events,
             addr,
         }
+    }
+
+    /// Notes how an attempt to connect ended.
+    pub(super) fn set_connect_error(&self, error: Option<Arc<str>>) {
+        *self.connect_error.lock() = error;
+    }
+
+    pub(crate) fn connect_error(&self) -> Option<Arc<str>> {
+        self.connect_error.lock().clone()
     }
 
     /// The reading thread sleeps until it is woken, something is on the wire, or no caller has read

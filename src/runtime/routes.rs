@@ -94,6 +94,19 @@ impl Snapshot {
         self.node(key).map(|node| node.wire.records.addr.clone())
     }
 
+    /// The node to name when a caller gives up on a command of this slot that was here. One without
+    /// a slot waits with the coordinator because no node can be reached: any of them tells why.
+    pub(crate) fn blamed(&self, home: Home, slot: Option<Slot>) -> Option<&Arc<NodeHandle>> {
+        match (home, slot) {
+            (Home::Node(key), _) => self.node(key),
+            (Home::Coordinator, Some(_)) => None,
+            (Home::Coordinator, None) => {
+                let mut nodes = self.nodes.iter().flatten();
+                nodes.find(|node| node.wire.records.connect_error().is_some())
+            }
+        }
+    }
+
     /// The node that serves a slot, as far as it is published.
     pub(crate) fn owner(&self, slot: Slot) -> Option<NodeKey> {
         self.view.slots.get(slot.index()).copied().flatten()
@@ -204,7 +217,7 @@ impl Routes {
             match load.try_admit(more) {
                 Ok(()) => return self.push(unit, &way, direct),
                 Err(NoRoom::TooLarge) => {
-                    fail(unit, Reason::QueueFull, way.addr());
+                    fail_for_good(unit, load.limit(), way.addr());
                     return None;
                 }
                 Err(NoRoom::Full) if when_full == WhenFull::Refuse => {
@@ -308,6 +321,18 @@ fn push_nowhere(unit: Unit<Settler>, pick: &Pick) {
         Pick::Primary | Pick::Replica => None,
     };
     fail(unit, Reason::NodeGone, addr);
+}
+
+/// Ends a unit that has more commands than any queue takes.
+fn fail_for_good(unit: Unit<Settler>, limit: Amount, node: Option<&NodeAddr>) {
+    if unit.places() > 1 {
+        return fail(unit, Reason::QueueFull, node);
+    }
+    let mut failure = unit.failure(Reason::QueueFull, node);
+    let (commands, most) = (unit.commands(), limit.commands);
+    let text = format!("{commands} commands in one piece never fit: queue_commands is {most}");
+    failure.detail = Some(text.into());
+    unit.ticket.settle(Err(failure));
 }
 
 /// Ends a unit that was never handed over.

@@ -161,7 +161,15 @@ fn bad_options_say_why() {
         ("redis://h1?lazy", "an option must be name=value"),
         (
             "redis://h1?timeout=1s",
-            "option timeout: there is no such option",
+            "option timeout: there is no such option: it is response_timeout",
+        ),
+        (
+            "redis://h1?tls=1",
+            "option tls: there is no such option; there are client_name,",
+        ),
+        (
+            "redis://h1?queue_bytes=256MiB",
+            "option queue_bytes: must be a plain number of bytes, at most 1844",
         ),
         (
             "redis://h1?password=p",
@@ -199,11 +207,11 @@ fn bad_options_say_why() {
         ("redis://h1?keepalive=", "option keepalive: must be a time"),
         (
             "redis://h1?max_redirects=-1",
-            "option max_redirects: must be a number",
+            "option max_redirects: must be a plain number of redirects, at most 4294967295",
         ),
         (
             "redis://h1?max_redirects=4294967296",
-            "option max_redirects: must be a number",
+            "option max_redirects: must be a plain number of redirects, at most 4294967295",
         ),
         (
             "redis://h1?read_from=replica",
@@ -251,5 +259,14 @@ proptest! {
     fn no_text_panics(text in "\\PC{0,40}", tail in "[a-z:@/?#%&=,\\[\\]0-9]{0,40}") {
         let _ = parse(&text);
         let _ = parse(&format!("redis://{tail}"));
+    }
+}
+
+#[test]
+fn every_option_that_is_named_exists() {
+    for name in OPTIONS.split(", ") {
+        let error = apply(Builder::default(), name, "~").map(drop);
+        let unknown = |why: Cow<'static, str>| why.contains("no such option");
+        assert!(!error.is_err_and(unknown), "{name}");
     }
 }

@@ -31,6 +31,19 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
     core: &Arc<Core>,
     keys: &[K],
     options: &WatchOptions,
+    session: impl FnMut(&mut Watched<'_>) -> Result<R>,
+) -> Result<R> {
+    let result = run_all(core, keys, options, session);
+    if let Some(failure) = result.as_ref().err().and_then(Error::failure) {
+        core.count_given_up(failure.reason(), 1);
+    }
+    result
+}
+
+fn run_all<K: AsRef<[u8]>, R>(
+    core: &Arc<Core>,
+    keys: &[K],
+    options: &WatchOptions,
     mut session: impl FnMut(&mut Watched<'_>) -> Result<R>,
 ) -> Result<R> {
     let slot = common_slot(core, keys)?;
@@ -51,7 +64,6 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
             }
             break;
         }
-        sessions.failure.attempts = run;
         let (end, error) = match sessions.begin(&watch) {
             Ok(mut watched) => match session(&mut watched) {
                 Ok(result) => {
@@ -77,7 +89,7 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
                 sessions.failure.reason = reason;
                 break;
             }
-            End::Outside(_) | End::Own => return Err(error),
+            End::Outside(_) | End::Own => return Err(sessions.raise(error)),
         }
     }
     Err(sessions.fail())
@@ -143,10 +155,16 @@ impl<'a> Sessions<'a> {
         let connection = taken.map_err(|broken| match broken {
             Broken::Closed => unsent(End::Outside(Reason::Closed), Reason::Closed),
             // Whatever else has ended it is met by the pause before the next run.
+            Broken::Lost(error) => {
+                self.failure.connect_error = Some(error.to_string().into());
+                again()
+            }
             _ => again(),
         })?;
+        self.failure.connect_error = None;
         let mut watched = Watched::new(self.core, connection, addr, self.slot, asking);
         (watched.limits, watched.known) = (self.limits, self.known);
+        self.failure.attempts += 1;
         match watched.exchange(watch.as_bytes(), self.limits) {
             Ok(Ok(_)) => Ok(watched),
             Ok(Err(error)) | Err(error) => Err((self.end(watched), error)),
@@ -189,6 +207,23 @@ impl<'a> Sessions<'a> {
 
     fn fail(mut self) -> Error {
         self.failure.certainty = self.known.certainty();
+        if self.failure.certainty == Certainty::NotSent {
+            self.failure.attempts = 0;
+        }
         self.failure.into()
+    }
+
+    /// What its closure returned says what is certain about one call. Who calls `watch` hears of
+    /// the session as a whole.
+    fn raise(&self, error: Error) -> Error {
+        match error.into_failure() {
+            Ok(mut failure) if self.known.wrote => {
+                failure.certainty = Certainty::Unknown;
+                failure.attempts = failure.attempts.max(1);
+                failure.into()
+            }
+            Ok(failure) => failure.into(),
+            Err(error) => error,
+        }
     }
 }

@@ -16,6 +16,7 @@ mod handshake;
 mod harness;
 #[path = "../local_cluster/mod.rs"]
 mod local_cluster;
+mod logging;
 mod login;
 mod maintenance;
 mod pipelines;
@@ -32,4 +33,6 @@ mod stated;
 mod timeouts;
 mod topology;
 mod transactions;
+mod unreachable;
 mod watch;
+mod watch_certainty;

@@ -31,9 +31,18 @@ fn refusals_name_the_subcommand_and_the_way_out() {
         "CLUSTER INFO: a command's name is one word; add the next one by `Cmd::arg`",
     );
     check(
+        client.query::<Value>(cmd("").arg("GET")),
+        "a command needs a name",
+    );
+    check(
+        run(&client, "SELECT 0"),
+        "SELECT: leave it out: a cluster has only database 0, which is selected already",
+    );
+    check(
         run(&client, "MGET foo bar"),
         "MGET: keys of slots 12182 and 5061 in one command or transaction; give all of them a \
-         common hash tag, as in {user:1}name and {user:1}mail",
+         common hash tag, as in {user:1}name and {user:1}mail, or send single commands in a \
+         pipeline",
     );
     assert_eq!(seen(&cluster, 0), [""; 0]);
     assert_eq!(seen(&cluster, 1), [""; 0]);
@@ -166,4 +175,18 @@ fn check_error_inside(cluster: &FakeCluster, call: impl FnOnce(&Client) -> Resul
         addr(cluster, 1)
     );
     assert_eq!(error.to_string(), text);
+}
+
+#[test]
+fn a_node_that_nobody_knows_is_told_with_where_to_look() {
+    let cluster = FakeCluster::start(1);
+    let client = connect(&cluster);
+    let addr = reslot::NodeAddr::new("10.9.9.9", 7000);
+    let ping = cmd("PING").route(reslot::Route::Node(addr));
+    let error = client.query::<Value>(ping).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "node is not part of the cluster: take the address from Client::primaries(); not sent; \
+         node 10.9.9.9:7000"
+    );
 }

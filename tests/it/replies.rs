@@ -34,6 +34,9 @@ fn a_reply_that_is_nested_too_deeply_fails_alone() {
             "{error}"
         );
         assert_eq!(error.certainty(), Certainty::Unknown);
+        assert_eq!((error.server_error(), error.code()), (None, None));
+        let text = "reply is nested too deeply; may have run; node";
+        assert!(error.to_string().starts_with(text), "{error}");
     }
     let kept = reply(
         &cluster,

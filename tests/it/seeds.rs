@@ -1,5 +1,6 @@
 //! Making a client: good seeds, bad seeds, and none that leads to a cluster.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,25 @@ fn all_down_end_in_one_error_that_names_each_reason() {
         "no thread was waited for without limit"
     );
     cluster.node(0).wait_open(0);
+}
+
+#[test]
+fn what_does_not_speak_redis_is_asked_about() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let seed = listener.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .unwrap();
+        // Nothing may be left unread, or the answer is lost with the connection.
+        stream.read_to_end(&mut Vec::new()).ok();
+    });
+    let builder = Client::builder().seed(&seed).connect_deadline(LONG);
+    let reasons = reasons(builder.connect().unwrap_err());
+    let text = "unknown reply type 0x48: is this a Redis port, without TLS?";
+    assert_eq!(reasons, [format!("{seed}: {text}")]);
+    server.join().unwrap();
 }
 
 #[test]

@@ -32,10 +32,14 @@ fn reads<T: FromValue + PartialEq + Debug>(value: Value, expected: T) {
 
 #[track_caller]
 fn refuses<T: FromValue + Debug>(value: Value, text: &str) {
+    let hint = match value {
+        Value::Null => "; use Option for what may be missing",
+        _ => "",
+    };
     let error = T::from_value(value).unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("cannot read the reply as {text}")
+        format!("cannot read the reply as {text}{hint}")
     );
 }
 

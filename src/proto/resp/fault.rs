@@ -46,6 +46,6 @@ pub(crate) enum ReplyLimit {
     BulkBytes,
     #[error("reply has too many elements")]
     Elements,
-    #[error("reply is too large")]
+    #[error("reply is larger than max_reply_bytes")]
     Bytes,
 }

@@ -41,6 +41,8 @@ fn a_transaction_that_does_not_fit_is_refused_whole() {
         let client = builder.connect().unwrap();
         let failure = count(&client, "bar").unwrap_err();
         assert_eq!(failure.failure().unwrap().reason(), Reason::QueueFull);
+        let text = "4 commands in one piece never fit: queue_commands is 3; not sent; node";
+        assert!(failure.to_string().starts_with(text), "{failure}");
         assert_eq!(failure.certainty(), Certainty::NotSent);
         check_nothing_sent(&cluster);
     }
