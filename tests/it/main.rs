@@ -28,6 +28,7 @@ mod replies;
 mod run;
 mod seeds;
 mod shutdown;
+mod stale_routes;
 mod stated;
 mod timeouts;
 mod topology;

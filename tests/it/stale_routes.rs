@@ -1,0 +1,37 @@
+//! Pipelines that are sent by other routes than those by which their commands were grouped.
+
+use std::time::Duration;
+
+use crate::calls::addr;
+use crate::fake::FakeCluster;
+use crate::run::{batch, builder, connect, run, texts};
+
+#[test]
+fn what_is_grouped_anew_keeps_its_order_also_where_not_all_of_it_fits() {
+    let cluster = FakeCluster::start(2);
+    let client = builder(&cluster).queue_commands(4).connect().unwrap();
+    let mut lines: Vec<_> = (1..=5).map(|n| format!("APPEND bar {n}")).collect();
+    lines.extend(["INCR b".to_owned(), "APPEND bar 6".to_owned()]);
+    let commands = batch(&client, &lines);
+    cluster.assign(3300..=3300, 1);
+    run(&client, "INCR b").unwrap();
+    let results = texts(&commands.execute().unwrap());
+    assert_eq!(results, ["1", "2", "3", "4", "5", "2", "6"]);
+    assert_eq!(client.get("bar").unwrap(), Some("123456".to_owned()));
+}
+
+#[test]
+fn an_error_names_the_node_that_its_command_was_sent_to() {
+    let cluster = FakeCluster::start(2);
+    let client = connect(&cluster);
+    let mut commands = batch(&client, &["INCR bar", "INCR {bar}2", "INCR b"]);
+    cluster.assign(5061..=5061, 1);
+    run(&client, "INCR bar").unwrap();
+    cluster.on("INCR").ignore();
+    commands.timeout(Duration::from_millis(100));
+    let results = commands.execute().unwrap();
+    for (result, node) in results.iter().zip([1, 1, 0]) {
+        let error = result.as_ref().unwrap_err();
+        assert_eq!(error.node(), Some(&addr(&cluster, node)), "{error}");
+    }
+}
