@@ -284,7 +284,13 @@ impl Routes {
             return Ok(Submitted::default());
         }
         let mut submitted = Submitted::default();
+        let mut full = Vec::new();
         for (key, unit) in parts {
+            // What was grouped anew has several parts for one node: none may pass another.
+            if full.contains(&key) {
+                submitted.late.push(unit);
+                continue;
+            }
             let way = key
                 .and_then(|key| snapshot.node(key))
                 .map_or(Way::Coordinator, Way::Node);
@@ -294,7 +300,10 @@ impl Routes {
             };
             match load.try_admit(amount(&unit)) {
                 Ok(()) => submitted.driven.extend(self.push(unit, &way, direct)),
-                Err(_) => submitted.late.push(unit),
+                Err(_) => {
+                    full.push(key);
+                    submitted.late.push(unit);
+                }
             }
         }
         Ok(submitted)
