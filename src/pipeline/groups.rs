@@ -177,7 +177,13 @@ impl<'a> Groups<'a> {
             });
             pinned.push((pick, unit(batch)));
         }
-        let submitted = self.submit(parts, core.may_drive(deadline));
+        let (submitted, snapshot) = self.submit(parts, core.may_drive(deadline));
+        if let Some(snapshot) = snapshot {
+            order.iter_mut().for_each(|place| {
+                place.node = place.slot.and_then(|slot| snapshot.owner(slot));
+            });
+            self.snapshot = snapshot;
+        }
         // All nodes work at the same time: first everything is written, then read.
         submitted.driven.iter().for_each(Driven::write);
         if !pinned.is_empty() || !submitted.late.is_empty() {
@@ -199,16 +205,21 @@ impl<'a> Groups<'a> {
     }
 
     /// Puts the parts where they belong. If the routes have changed since they were made, the new
-    /// ones divide them again.
-    fn submit(&self, mut parts: Vec<(Option<NodeKey>, Unit<Settler>)>, direct: bool) -> Submitted {
+    /// ones, which are returned, divide them again.
+    fn submit(
+        &self,
+        mut parts: Vec<(Option<NodeKey>, Unit<Settler>)>,
+        direct: bool,
+    ) -> (Submitted, Option<Arc<Snapshot>>) {
         let routes = &self.core.routes;
-        let mut snapshot = Arc::clone(&self.snapshot);
+        let mut changed = None;
         loop {
-            let units = match routes.submit_parts(&snapshot, parts, direct) {
-                Ok(submitted) => return submitted,
+            let seen = changed.as_ref().unwrap_or(&self.snapshot);
+            let units = match routes.submit_parts(seen, parts, direct) {
+                Ok(submitted) => return (submitted, changed),
                 Err(units) => units,
             };
-            snapshot = routes.snapshot();
+            let snapshot = routes.snapshot();
             parts = Vec::with_capacity(units.len());
             for unit in units {
                 unit.divide(
@@ -216,6 +227,7 @@ impl<'a> Groups<'a> {
                     |key, piece| parts.push((key, piece)),
                 );
             }
+            changed = Some(snapshot);
         }
     }
 }
