@@ -497,4 +497,18 @@ mod tests {
             .unwrap_err();
         assert!(matches!(cut.why, Broken::Cancelled) && cut.was_sent);
     }
+
+    #[test]
+    fn a_server_that_reads_slowly_makes_no_exchange_longer() {
+        let pool = pool();
+        let (mut dedicated, mut server) = dedicated(&pool);
+        std::thread::scope(|scope| {
+            scope.spawn(move || while matches!(server.read.read(&mut [0; 64]), Ok(1..)) {});
+            let limits = Limits::new(Some(clock::now()), None, None);
+            let cut = dedicated.exchange(&[b'x'; 1 << 20], 1, limits).unwrap_err();
+            assert!(matches!(cut.why, Broken::Timeout));
+            assert!(!cut.was_sent, "it went on after its deadline");
+            drop(dedicated);
+        });
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use reslot::{Certainty, Error};
+
 use crate::calls::addr;
 use crate::fake::FakeCluster;
 use crate::run::{batch, builder, connect, run, texts};
@@ -33,5 +35,32 @@ fn an_error_names_the_node_that_its_command_was_sent_to() {
     for (result, node) in results.iter().zip([1, 1, 0]) {
         let error = result.as_ref().unwrap_err();
         assert_eq!(error.node(), Some(&addr(&cluster, node)), "{error}");
+    }
+}
+
+#[test]
+fn a_pipeline_that_was_built_before_its_slot_moved_twice_goes_where_the_slot_is() {
+    let cluster = FakeCluster::start(3);
+    let client = connect(&cluster);
+    let commands = batch(&client, &["INCR bar", "INCR b", "INCR foo"]);
+    for node in [1, 2] {
+        cluster.assign(5061..=5061, node);
+        run(&client, "INCR {bar}2").unwrap();
+    }
+    assert_eq!(texts(&commands.execute().unwrap()), ["1", "1", "1"]);
+    assert_eq!(cluster.log().key("bar").count(), 1);
+    assert_eq!(cluster.log().key("bar").on(2).count(), 1);
+}
+
+#[test]
+fn a_pipeline_of_a_client_that_was_closed_meanwhile_is_not_sent() {
+    let cluster = FakeCluster::start(2);
+    let client = connect(&cluster);
+    let commands = batch(&client, &["INCR bar", "INCR foo", "PING"]);
+    client.close(Duration::ZERO).unwrap();
+    for result in commands.execute().unwrap() {
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::Closed(_)), "{error}");
+        assert_eq!(error.certainty(), Certainty::NotSent);
     }
 }
