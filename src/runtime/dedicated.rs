@@ -351,15 +351,19 @@ impl Dedicated<'_> {
         let Some(open) = &mut self.open else {
             return Err(lost());
         };
-        while !bytes.is_empty() {
+        loop {
             match open.connection.write.write(bytes) {
                 Ok(0) => return Err(lost()),
                 Ok(count) => bytes = &bytes[count..],
-                Err(error) if is_slice(&error) => self.pool.check(limits, Some(&self.addr))?,
+                Err(error) if is_slice(&error) => {}
                 Err(error) => return Err(Broken::Lost(error)),
             }
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            // Also if some were taken: a server may take them as slowly as it likes.
+            self.pool.check(limits, Some(&self.addr))?;
         }
-        Ok(())
     }
 
     fn read(&mut self, wanted: usize, limits: Limits<'_>) -> Result<Vec<Reply>, Broken> {

@@ -235,20 +235,28 @@ impl Talk<'_> {
             match self.connection.write.write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => bytes = &bytes[written..],
-                Err(error) if is_slice(&error) => self.check()?,
+                Err(error) if is_slice(&error) => {}
                 Err(error) => return Err(error),
             }
+            self.check()?;
         }
         Ok(())
     }
 
     fn reply(&mut self) -> io::Result<Value> {
+        let mut is_first = true;
         loop {
             match self.decoder.next_frame().map_err(io::Error::other)? {
                 Some(Frame::Reply(reply)) => return reply.map_err(io::Error::other),
                 Some(Frame::Push(push)) if self.pushes.len() < PUSHES => self.pushes.push(push),
                 Some(Frame::Push(_)) => {}
-                None => self.fill()?,
+                None => {
+                    // Also if something has come: a server may say other things for ever.
+                    if !std::mem::take(&mut is_first) {
+                        self.check()?;
+                    }
+                    self.fill()?;
+                }
             }
         }
     }
@@ -263,7 +271,7 @@ impl Talk<'_> {
                 self.decoder.filled(count);
                 Ok(())
             }
-            Err(error) if is_slice(&error) => self.check(),
+            Err(error) if is_slice(&error) => Ok(()),
             Err(error) => Err(error),
         }
     }
