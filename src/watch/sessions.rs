@@ -64,7 +64,10 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
                     (sessions.end(watched), error)
                 }
             },
-            Err(ended) => ended,
+            Err(ended) => {
+                sessions.is_contended = false;
+                ended
+            }
         };
         match end {
             End::Again(restart) => {
