@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{End, Known, Restart, WatchOptions, Watched};
+use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::error::{Error, Misuse, Result};
 use crate::proto::addr::NodeAddr;
@@ -37,10 +38,15 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
     let now = clock::now();
     let timeout = options.timeout.unwrap_or(core.config.response_timeout);
     let deadline = timeout.and_then(|timeout| now.checked_add(timeout));
-    let cancel = options.cancel.as_ref().map(|token| token.signal());
+    let cancel = options.cancel.as_ref();
     let extension = core.extension(now);
-    let limits = Limits::new(deadline, cancel, extension.as_ref());
+    let limits = Limits::new(
+        deadline,
+        cancel.map(CancelToken::signal),
+        extension.as_ref(),
+    );
     let mut sessions = Sessions::new(core, slot, limits);
+    sessions.cancel = cancel;
     let mut watch = Encoded::new(b"WATCH");
     keys.iter().for_each(|key| watch.push(key.as_ref()));
     for run in 1..=RUNS {
@@ -104,6 +110,7 @@ struct Sessions<'a> {
     core: &'a Arc<Core>,
     slot: Slot,
     limits: Limits<'a>,
+    cancel: Option<&'a CancelToken>,
     /// Before the next run.
     pause: Duration,
     /// A redirect names the node of the next run.
@@ -126,6 +133,7 @@ impl<'a> Sessions<'a> {
             core,
             slot,
             limits,
+            cancel: None,
             pause: Duration::ZERO,
             next: None,
             redirects: 0,
@@ -149,7 +157,8 @@ impl<'a> Sessions<'a> {
             _ => again(),
         })?;
         let mut watched = Watched::new(self.core, connection, addr, self.slot, asking);
-        (watched.limits, watched.known) = (self.limits, self.known);
+        (watched.limits, watched.cancel) = (self.limits, self.cancel);
+        watched.known = self.known;
         match watched.exchange(watch.as_bytes(), self.limits) {
             Ok(Ok(_)) => Ok(watched),
             Ok(Err(error)) | Err(error) => Err((self.end(watched), error)),
