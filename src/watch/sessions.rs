@@ -49,7 +49,8 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
     sessions.cancel = cancel;
     let mut watch = Encoded::new(b"WATCH");
     keys.iter().for_each(|key| watch.push(key.as_ref()));
-    for run in 1..=RUNS {
+    let mut runs = 0;
+    for attempt in 1.. {
         if let Err(broken) = core.pool.pause(sessions.pause, sessions.limits) {
             // That a watched key kept changing says more than that the time ran out over it.
             if !(sessions.is_contended && matches!(broken, Broken::Timeout)) {
@@ -57,19 +58,22 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
             }
             break;
         }
-        sessions.failure.attempts = run;
+        sessions.failure.attempts = attempt;
         let (end, error) = match sessions.begin(&watch) {
-            Ok(mut watched) => match session(&mut watched) {
-                Ok(result) => {
-                    watched.finish();
-                    return Ok(result);
+            Ok(mut watched) => {
+                runs += 1;
+                match session(&mut watched) {
+                    Ok(result) => {
+                        watched.finish();
+                        return Ok(result);
+                    }
+                    Err(error) => {
+                        let reason = error.failure().map(Failure::reason);
+                        sessions.is_contended = reason == Some(Reason::WatchLost);
+                        (sessions.end(watched), error)
+                    }
                 }
-                Err(error) => {
-                    let reason = error.failure().map(Failure::reason);
-                    sessions.is_contended = reason == Some(Reason::WatchLost);
-                    (sessions.end(watched), error)
-                }
-            },
+            }
             Err(ended) => {
                 sessions.is_contended = false;
                 ended
@@ -77,7 +81,7 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
         };
         match end {
             End::Again(restart) => {
-                if !sessions.again(run, restart) {
+                if runs == RUNS || !sessions.again(attempt, restart) {
                     break;
                 }
             }
@@ -179,8 +183,8 @@ impl<'a> Sessions<'a> {
     }
 
     /// Prepares the next run; `false`: there is to be none.
-    fn again(&mut self, run: u32, restart: Restart) -> bool {
-        let mut pause = run > 1;
+    fn again(&mut self, attempt: u32, restart: Restart) -> bool {
+        let mut pause = attempt > 1;
         if let Restart::Elsewhere(node, cause) = restart {
             self.failure.cause = Some(cause);
             self.redirects += u32::from(node.is_some());
@@ -192,7 +196,7 @@ impl<'a> Sessions<'a> {
             self.next = node;
         }
         self.pause = if pause {
-            PAUSE.pause(run, &mut self.random)
+            PAUSE.pause(attempt, &mut self.random)
         } else {
             Duration::ZERO
         };
