@@ -18,6 +18,10 @@ use crate::request::{Plan, refused};
 use crate::runtime::direct::Driven;
 use crate::runtime::routes::{Pick, Snapshot, Submitted};
 
+/// How often parts are divided by new routes. To divide a large pipeline takes longer than the
+/// routes may stay the same while slots move; then each slot looks for its own way.
+const ROUNDS: usize = 3;
+
 /// Whose result a place of the cell is, and where it was sent.
 #[derive(Debug)]
 struct Place {
@@ -213,7 +217,7 @@ impl<'a> Groups<'a> {
     ) -> (Submitted, Option<Arc<Snapshot>>) {
         let routes = &self.core.routes;
         let mut changed = None;
-        loop {
+        for _ in 0..ROUNDS {
             let seen = changed.as_ref().unwrap_or(&self.snapshot);
             let units = match routes.submit_parts(seen, parts, direct) {
                 Ok(submitted) => return (submitted, changed),
@@ -229,6 +233,9 @@ impl<'a> Groups<'a> {
             }
             changed = Some(snapshot);
         }
+        let late = parts.into_iter().map(|(_, unit)| unit).collect();
+        let driven = Vec::new();
+        (Submitted { driven, late }, changed)
     }
 }
 

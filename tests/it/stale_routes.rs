@@ -1,11 +1,12 @@
 //! Pipelines that are sent by other routes than those by which their commands were grouped.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use reslot::{Certainty, Error};
 
-use crate::calls::addr;
-use crate::fake::FakeCluster;
+use crate::calls::{LONG, addr};
+use crate::fake::{FakeCluster, key_for_slot};
 use crate::run::{batch, builder, connect, run, texts};
 
 #[test]
@@ -63,4 +64,34 @@ fn a_pipeline_of_a_client_that_was_closed_meanwhile_is_not_sent() {
         assert!(matches!(error, Error::Closed(_)), "{error}");
         assert_eq!(error.certainty(), Certainty::NotSent);
     }
+}
+
+#[test]
+fn a_large_pipeline_keeps_the_order_of_each_slot_while_the_routes_change_all_the_time() {
+    const KEYS: usize = 500;
+    let cluster = FakeCluster::start(2);
+    let client = builder(&cluster).response_timeout(LONG).connect().unwrap();
+    let lines = (0..10 * KEYS).map(|n| format!("APPEND k{} {}", n % KEYS, n / KEYS));
+    let lines: Vec<_> = lines.collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for slot in 0..4 {
+            let (cluster, client, done) = (&cluster, &client, &done);
+            scope.spawn(move || {
+                let line = format!("INCR {}", key_for_slot(slot));
+                for node in [1, 0].into_iter().cycle() {
+                    cluster.assign(slot..=slot, node);
+                    run(client, &line).unwrap();
+                    if done.load(Ordering::SeqCst) {
+                        return;
+                    }
+                }
+            });
+        }
+        let results = texts(&batch(&client, &lines).execute().unwrap());
+        done.store(true, Ordering::SeqCst);
+        for (index, result) in results.iter().enumerate() {
+            assert_eq!(*result, (index / KEYS + 1).to_string(), "{}", lines[index]);
+        }
+    });
 }
