@@ -74,10 +74,7 @@ pub(crate) fn run<K: AsRef<[u8]>, R>(
                     }
                 }
             }
-            Err(ended) => {
-                sessions.is_contended = false;
-                ended
-            }
+            Err(ended) => ended,
         };
         match end {
             End::Again(restart) => {
@@ -152,9 +149,14 @@ impl<'a> Sessions<'a> {
         let unsent = |end, reason| (end, Failure::new(reason, Certainty::NotSent).into());
         let again = || unsent(End::Again(Restart::Conflict), Reason::WatchLost);
         let next = self.next.take().or_else(|| Some((self.owner()?, false)));
-        let (addr, asking) = next.ok_or_else(again)?;
+        let Some((addr, asking)) = next else {
+            self.is_contended = false;
+            return Err(again());
+        };
         self.failure.node = Some(addr.clone());
         let taken = self.core.pool.take(&addr, self.limits);
+        // That a node cannot be reached says more than that a watched key had changed before.
+        self.is_contended &= !matches!(taken, Err(Broken::Lost(_)));
         let connection = taken.map_err(|broken| match broken {
             Broken::Closed => unsent(End::Outside(Reason::Closed), Reason::Closed),
             // Whatever else has ended it is met by the pause before the next run.
