@@ -1,6 +1,7 @@
 //! Pipelines: many commands sent together, one result each.
 
 mod groups;
+mod late;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::late::Late;
 use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::cmd::Cmd;
@@ -190,18 +191,18 @@ impl<'a> Groups<'a> {
         }
         // All nodes work at the same time: first everything is written, then read.
         submitted.driven.iter().for_each(Driven::write);
-        if !pinned.is_empty() || !submitted.late.is_empty() {
+        let mut late = Late::default();
+        for (key, unit) in submitted.late {
+            late.add(Pick::Primary, key, unit);
+        }
+        for (pick, unit) in pinned {
+            late.add(pick, None, unit);
+        }
+        if !late.is_empty() {
             // Waiting for room may take long; replies must not wait for that.
             submitted.driven.iter().for_each(Driven::leave);
         }
-        // What may wait for room comes last: a full node must not keep anything from the others.
-        for (pick, unit) in pinned {
-            core.routes.submit(unit, &pick, core.config.when_full);
-        }
-        submitted
-            .late
-            .into_iter()
-            .for_each(|unit| squeeze_in(core, unit));
+        late.hand_over(core);
         let is_over = || core.is_over(cell, deadline);
         let driven = submitted.driven.iter();
         driven.for_each(|driven| driven.read(is_over));
@@ -233,8 +234,7 @@ impl<'a> Groups<'a> {
             }
             changed = Some(snapshot);
         }
-        let late = parts.into_iter().map(|(_, unit)| unit).collect();
-        let driven = Vec::new();
+        let (driven, late) = (Vec::new(), parts);
         (Submitted { driven, late }, changed)
     }
 }
@@ -250,29 +250,4 @@ fn take_front(rest: &mut Option<Settler>, places: usize) -> Settler {
     let front = settler.split_front(places);
     *rest = Some(settler);
     front
-}
-
-/// Hands over a part that did not fit at once, piece by piece as room comes free.
-fn squeeze_in(core: &Core, mut unit: Unit<Settler>) {
-    let commands = (core.config.queue_commands / 4).max(1);
-    let bytes = (core.config.queue_bytes / 4).max(1);
-    loop {
-        let fits = unit.places_within(bytes).clamp(1, commands);
-        let (piece, rest) = if fits < unit.places() {
-            let front = unit.split_front(fits);
-            (front, Some(unit))
-        } else {
-            (unit, None)
-        };
-        // The owner may have changed while this waited: each slot looks for its own way.
-        piece.divide(
-            |target| target,
-            |_, piece| {
-                core.routes
-                    .submit(piece, &Pick::Primary, core.config.when_full)
-            },
-        );
-        let Some(rest) = rest else { return };
-        unit = rest;
-    }
 }
