@@ -203,8 +203,9 @@ impl<'a> Call<'a> {
         self.encode(&mut bytes);
         let begun = clock::now();
         let replies = connection.exchange(&bytes, 1 + usize::from(asking), self.limits());
-        let unsent = matches!(&replies, Err(cut) if !cut.was_sent);
-        self.attempts += u32::from(!unsent);
+        // What was not written whole does not run, and no server has said anything about it.
+        let was_sent = replies.as_ref().map_or_else(|cut| cut.was_sent, |_| true);
+        self.attempts += u32::from(was_sent);
         if clock::now() >= begun + SETTLED {
             (self.redirects, self.pauses) = (0, 0);
         }

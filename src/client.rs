@@ -17,10 +17,11 @@ use crate::pending::Pending;
 use crate::pipeline::Pipeline;
 use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::Event;
-use crate::proto::outcome::Reason;
+use crate::proto::outcome::{Certainty, Reason};
 use crate::proto::redirect::Redirect;
+use crate::proto::resp::encode::Encoded;
 use crate::proto::slot::Slot;
-use crate::proto::unit::{Body, Unit};
+use crate::proto::unit::{Body, Bytes, Facts, Target, Unit};
 use crate::proto::value::Value;
 use crate::reply::relax::{Extension, Relax};
 use crate::reply::{Cell, Gone, Home, Patience, Settler};
@@ -407,16 +408,38 @@ impl Core {
         Ok(cell.take_one()?)
     }
 
+    /// Asks any primary what has to be known before a command can be sent: without an answer the
+    /// command is certainly not sent.
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        question: Encoded,
+        deadline: Option<Instant>,
+        cancels: &[&CancelToken],
+    ) -> Result<Value> {
+        let (buffer, start) = question.into_bytes();
+        let facts = Facts {
+            target: Target::Any,
+            repeatable: true,
+        };
+        let body = Body::One(Bytes::Own(buffer, start), facts);
+        let cell = self.settle(body, &Pick::Primary, deadline, cancels.iter().copied());
+        cell.take_one().map_err(|mut failure| {
+            (failure.certainty, failure.attempts) = (Certainty::NotSent, 0);
+            failure.into()
+        })
+    }
+
     /// As [`call`](Self::call); the cell has the outcome.
-    pub(crate) fn settle(
+    pub(crate) fn settle<'t>(
         self: &Arc<Self>,
         body: Body,
         pick: &Pick,
         deadline: Option<Instant>,
-        cancel: Option<&CancelToken>,
+        cancels: impl IntoIterator<Item = &'t CancelToken>,
     ) -> Arc<Cell> {
         let (cell, settler) = self.cell(1, body.slot());
-        let _registration = cancel.map(|token| token.register(self, &cell));
+        let cancels = cancels.into_iter();
+        let _registrations: Vec<_> = cancels.map(|token| token.register(self, &cell)).collect();
         let unit = Unit::new(settler, body, deadline);
         let direct = self.may_drive(deadline);
         let when_full = self.config.when_full;

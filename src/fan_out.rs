@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::error::{Error, Result};
 use crate::proto::command::Aggregate;
@@ -52,7 +53,7 @@ fn blame(mut failures: Vec<Failure>, ran: bool, how: Option<Aggregate>) -> Box<F
 }
 
 fn ask_all(core: &Arc<Core>, request: &Request, deadline: Option<Instant>) -> Result<Vec<Outcome>> {
-    let snapshot = with_primaries(core, deadline)?;
+    let snapshot = with_primaries(core, deadline, request.cancel.as_ref())?;
     let primaries = snapshot.view.primaries.iter();
     let mut addrs: Vec<_> = primaries.filter_map(|key| snapshot.addr(*key)).collect();
     addrs.sort();
@@ -82,17 +83,15 @@ fn ask_all(core: &Arc<Core>, request: &Request, deadline: Option<Instant>) -> Re
 }
 
 /// The routes, once there are any: a client may be made before it has seen the cluster.
-fn with_primaries(core: &Arc<Core>, deadline: Option<Instant>) -> Result<Arc<Snapshot>> {
+fn with_primaries(
+    core: &Arc<Core>,
+    deadline: Option<Instant>,
+    cancel: Option<&CancelToken>,
+) -> Result<Arc<Snapshot>> {
     let snapshot = core.routes.snapshot();
     if !snapshot.view.primaries.is_empty() {
         return Ok(snapshot);
     }
-    let (buffer, start) = Encoded::new(b"PING").into_bytes();
-    let facts = Facts {
-        target: Target::Any,
-        repeatable: true,
-    };
-    let ping = Body::One(Bytes::Own(buffer, start), facts);
-    core.call(ping, &Pick::Primary, deadline, None)?;
+    core.ask(Encoded::new(b"PING"), deadline, cancel.as_slice())?;
     Ok(core.routes.snapshot())
 }

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::error::Result;
 use crate::proto::command::DynamicSpec;
 use crate::proto::resp::encode::Encoded;
-use crate::proto::unit::{Body, Bytes, Facts, Target};
-use crate::runtime::routes::Pick;
 use crate::sync::Mutex;
 
 /// The most names that are remembered: they come from the program, but perhaps from its users.
@@ -29,6 +28,7 @@ impl Learned {
         name: &str,
         core: &Arc<Core>,
         deadline: Option<Instant>,
+        cancels: &[&CancelToken],
     ) -> Result<Option<Arc<DynamicSpec>>> {
         let name = name.to_ascii_uppercase();
         if let Some(known) = self.specs.lock().get(&name) {
@@ -37,13 +37,7 @@ impl Learned {
         let mut question = Encoded::new(b"COMMAND");
         question.push(b"INFO");
         question.push(name.as_bytes());
-        let (buffer, start) = question.into_bytes();
-        let facts = Facts {
-            target: Target::Any,
-            repeatable: true,
-        };
-        let body = Body::One(Bytes::Own(buffer, start), facts);
-        let reply = core.call(body, &Pick::Primary, deadline, None)?;
+        let reply = core.ask(question, deadline, cancels)?;
         let spec = DynamicSpec::from_command_info(&reply).map(Arc::new);
         let mut specs = self.specs.lock();
         if specs.len() < NAMES {

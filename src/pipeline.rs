@@ -1,6 +1,7 @@
 //! Pipelines: many commands sent together, one result each.
 
 mod groups;
+mod late;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,7 +131,8 @@ impl<'a> Pipeline<'a> {
         let unknown = std::mem::take(&mut self.unknown);
         for (index, command) in (self.len - unknown.len()..).zip(&unknown) {
             let plan = WHOLE.check(command);
-            let plan = plan.and_then(|()| Request::plan_of(command, self.core, deadline));
+            let cancel = self.cancel.as_ref();
+            let plan = plan.and_then(|()| Request::plan_of(command, self.core, deadline, cancel));
             self.group(index, command, plan);
         }
         let mut results: Vec<Option<Result<Value>>> = Vec::new();

@@ -408,6 +408,9 @@ impl Ticket for Settler {
         let mut state = self.cell.state.lock();
         let gone = state.gone;
         if !gone {
+            if let Some(order) = &mut state.order {
+                order.claimed(self.first..self.first + self.places);
+            }
             for place in state.range(self.first, self.places) {
                 match place {
                     Place::Queued(note) => *place = Place::Claimed(note.take()),

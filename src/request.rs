@@ -107,7 +107,8 @@ impl Request {
     /// asked for once with `COMMAND INFO`.
     pub(crate) fn new(command: Cmd, core: &Arc<Core>) -> Result<Self> {
         let deadline = command.deadline_at(clock::now(), core.config.response_timeout);
-        let known = Self::check(&command, core, deadline)?;
+        let cancel = command.cancel();
+        let known = Self::check(&command, core, deadline, cancel.as_slice())?;
         let plan = Self::plan(&command, &known, core.is_standalone())?;
         let time_arg = match (&plan, &known) {
             (Plan::Blocking(..), Known::Table(spec)) => spec.time_arg(command.encoded().args()),
@@ -133,22 +134,30 @@ impl Request {
             .transpose()
     }
 
-    /// The same, and a server is asked.
+    /// The same, and a server is asked, unless this is cancelled.
     pub(crate) fn plan_of(
         command: &Cmd,
         core: &Arc<Core>,
         deadline: Option<Instant>,
+        cancel: Option<&CancelToken>,
     ) -> Result<Plan> {
-        let known = Self::check(command, core, deadline)?;
+        let known = Self::check(command, core, deadline, cancel.as_slice())?;
         Self::plan(command, &known, core.is_standalone())
     }
 
-    fn check(command: &Cmd, core: &Arc<Core>, deadline: Option<Instant>) -> Result<Known> {
+    fn check(
+        command: &Cmd,
+        core: &Arc<Core>,
+        deadline: Option<Instant>,
+        cancels: &[&CancelToken],
+    ) -> Result<Known> {
         Self::check_flaw(command, core)?;
         if let Some(known) = Self::known(command) {
             return Ok(known);
         }
-        let spec = core.learned.look_up(command.name(), core, deadline)?;
+        let spec = core
+            .learned
+            .look_up(command.name(), core, deadline, cancels)?;
         Ok(spec.map_or(Known::Nothing, Known::Dynamic))
     }
 
@@ -234,9 +243,10 @@ impl Request {
         command: &Cmd,
         core: &Arc<Core>,
         deadline: Option<Instant>,
+        cancels: &[&CancelToken],
         node: Option<&NodeAddr>,
     ) -> Result<Member> {
-        let known = Self::check(command, core, deadline)?;
+        let known = Self::check(command, core, deadline, cancels)?;
         let encoded = command.encoded();
         match command.stated_route() {
             Some(Route::Node(addr)) if Some(addr) != node => {

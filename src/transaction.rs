@@ -4,8 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
-
 use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::cmd::Cmd;
@@ -96,9 +94,9 @@ impl Transaction {
         }
         let timeout = self.timeout.unwrap_or(core.config.response_timeout);
         let deadline = timeout.and_then(|timeout| clock::now().checked_add(timeout));
-        let chain = Chain::new(&self.commands, core, deadline, None)?;
+        let cancel = self.cancel();
+        let chain = Chain::new(&self.commands, core, deadline, cancel.as_slice(), None)?;
         let slot = chain.slot;
-        let cancel = self.cancel.as_ref();
         let cell = core.settle(chain.into_body(), &Pick::Primary, deadline, cancel);
         read(cell.take_one()?, slot, || core.last_node(&cell))
     }
@@ -112,9 +110,9 @@ impl Transaction {
         now.checked_add(self.timeout??)
     }
 
-    /// Disconnected once its own token is cancelled.
-    pub(crate) fn cancel(&self) -> Option<&Receiver<()>> {
-        self.cancel.as_ref().map(CancelToken::signal)
+    /// Its own token.
+    pub(crate) fn cancel(&self) -> Option<&CancelToken> {
+        self.cancel.as_ref()
     }
 }
 
@@ -167,6 +165,7 @@ impl Chain {
         commands: &[Cmd],
         core: &Arc<Core>,
         deadline: Option<Instant>,
+        cancels: &[&CancelToken],
         place: Option<(&NodeAddr, Slot)>,
     ) -> Result<Self> {
         let standalone = core.is_standalone();
@@ -175,7 +174,7 @@ impl Chain {
         let mut bytes = MULTI.to_vec();
         for command in commands {
             WHOLE.check(command)?;
-            let member = Request::member(command, core, deadline, node)?;
+            let member = Request::member(command, core, deadline, cancels, node)?;
             writes |= !member.only_reads;
             if let Some(of_member) = member.slot {
                 let first = *slot.get_or_insert(of_member);

@@ -5,8 +5,10 @@ mod sessions;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::blocking::ASKING;
+use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::cmd::Cmd;
 use crate::convert::FromValue;
@@ -18,6 +20,7 @@ use crate::proto::resp::encode::Encoded;
 use crate::proto::slot::Slot;
 use crate::proto::value::{ServerError, Value};
 use crate::proto::verdict::{Reply, may_have_run};
+use crate::reply::relax::Extension;
 use crate::request::{Request, cross_slot};
 use crate::runtime::clock;
 use crate::runtime::dedicated::{Cut, Dedicated, Limits};
@@ -37,6 +40,7 @@ pub struct Watched<'a> {
     asking: bool,
     /// What ends the session from outside.
     limits: Limits<'a>,
+    cancel: Option<&'a CancelToken>,
     known: Known,
     state: State,
 }
@@ -114,6 +118,7 @@ impl<'a> Watched<'a> {
             slot,
             asking,
             limits: Limits::new(None, None, None),
+            cancel: None,
             known: Known::default(),
             state: State::Watching,
         }
@@ -126,7 +131,7 @@ impl<'a> Watched<'a> {
     /// times. Put into the transaction what is to be written once.
     ///
     /// A timeout, a deadline or a cancel token of the command counts beside those of the session;
-    /// when it ends the command after it was sent, the session is over.
+    /// when it ends the command, the session is over.
     ///
     /// # Errors
     /// As [`Client::query`](crate::Client::query). Return the error from the closure: if it is one
@@ -134,10 +139,14 @@ impl<'a> Watched<'a> {
     /// again. [`Misuse::Refused`] if the command is to go to another node than this one.
     pub fn query<T: FromValue>(&mut self, command: Cmd) -> Result<T> {
         self.check_state_of(command.name())?;
-        let deadline = command.own_deadline(clock::now());
-        let limits = self.limits;
-        let limits = limits.narrowed(deadline, command.cancel().map(|token| token.signal()));
-        let member = Request::member(&command, self.core, limits.deadline, Some(&self.addr))?;
+        let now = clock::now();
+        let (deadline, cancel) = (command.own_deadline(now), command.cancel());
+        let extension = deadline.and_then(|_| self.core.extension(now));
+        let limits = self.narrowed(deadline, cancel, extension.as_ref());
+        let cancels: Vec<_> = self.cancel.into_iter().chain(cancel).collect();
+        let node = Some(&self.addr);
+        let member = Request::member(&command, self.core, limits.deadline(), &cancels, node);
+        let member = self.asked(member, limits)?;
         self.check_slot(command.encoded(), member.slot)?;
         self.check_limits(limits)?;
         let reply = self.exchange(command.encoded().as_bytes(), limits);
@@ -160,10 +169,14 @@ impl<'a> Watched<'a> {
         let mut transaction = Transaction::new();
         collect(&mut transaction);
         self.check_state_of("EXEC")?;
-        let limits = self.limits;
-        let limits = limits.narrowed(transaction.own_deadline(clock::now()), transaction.cancel());
-        let place = Some((&self.addr, self.slot));
-        let chain = Chain::new(transaction.commands(), self.core, limits.deadline, place)?;
+        let now = clock::now();
+        let (deadline, cancel) = (transaction.own_deadline(now), transaction.cancel());
+        let extension = deadline.and_then(|_| self.core.extension(now));
+        let limits = self.narrowed(deadline, cancel, extension.as_ref());
+        let cancels: Vec<_> = self.cancel.into_iter().chain(cancel).collect();
+        let (commands, place) = (transaction.commands(), Some((&self.addr, self.slot)));
+        let chain = Chain::new(commands, self.core, limits.deadline(), &cancels, place);
+        let chain = self.asked(chain, limits)?;
         self.check_limits(limits)?;
         self.state = State::Over;
         let replies = self.execute(&chain, limits);
@@ -327,6 +340,32 @@ impl<'a> Watched<'a> {
             (false, false) => Certainty::NotSent,
         };
         self.failure(reason, certainty, None).into()
+    }
+
+    /// The limits of a part of the session that may have some of its own.
+    fn narrowed<'b>(
+        &self,
+        deadline: Option<Instant>,
+        cancel: Option<&'b CancelToken>,
+        extension: Option<&'b Extension>,
+    ) -> Limits<'b>
+    where
+        'a: 'b,
+    {
+        let limits: Limits<'b> = self.limits;
+        limits.narrowed(deadline, cancel.map(CancelToken::signal), extension)
+    }
+
+    /// What came of asking a server about commands. If that ended from outside, so does the
+    /// session.
+    fn asked<T>(&mut self, result: Result<T>, limits: Limits<'_>) -> Result<T> {
+        if result
+            .as_ref()
+            .is_err_and(|error| error.failure().is_some())
+        {
+            self.check_limits(limits)?;
+        }
+        result
     }
 
     /// Nothing is sent that was cancelled before, or is late already.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::late::Late;
 use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::cmd::Cmd;
@@ -17,6 +18,10 @@ use crate::reply::{Cell, Home, Settler};
 use crate::request::{Plan, refused};
 use crate::runtime::direct::Driven;
 use crate::runtime::routes::{Pick, Snapshot, Submitted};
+
+/// How often parts are divided by new routes. To divide a large pipeline takes longer than the
+/// routes may stay the same while slots move; then each slot looks for its own way.
+const ROUNDS: usize = 3;
 
 /// Whose result a place of the cell is, and where it was sent.
 #[derive(Debug)]
@@ -182,21 +187,27 @@ impl<'a> Groups<'a> {
             });
             pinned.push((pick, unit(batch)));
         }
-        let submitted = self.submit(parts, core.may_drive(deadline));
+        let (submitted, snapshot) = self.submit(parts, core.may_drive(deadline));
+        if let Some(snapshot) = snapshot {
+            order.iter_mut().for_each(|place| {
+                place.node = place.slot.and_then(|slot| snapshot.owner(slot));
+            });
+            self.snapshot = snapshot;
+        }
         // All nodes work at the same time: first everything is written, then read.
         submitted.driven.iter().for_each(Driven::write);
-        if !pinned.is_empty() || !submitted.late.is_empty() {
+        let mut late = Late::default();
+        for (key, unit) in submitted.late {
+            late.add(Pick::Primary, key, unit);
+        }
+        for (pick, unit) in pinned {
+            late.add(pick, None, unit);
+        }
+        if !late.is_empty() {
             // Waiting for room may take long; replies must not wait for that.
             submitted.driven.iter().for_each(Driven::leave);
         }
-        // What may wait for room comes last: a full node must not keep anything from the others.
-        for (pick, unit) in pinned {
-            core.routes.submit(unit, &pick, core.config.when_full);
-        }
-        submitted
-            .late
-            .into_iter()
-            .for_each(|unit| squeeze_in(core, unit));
+        late.hand_over(core);
         let is_over = || core.is_over(cell, deadline);
         let driven = submitted.driven.iter();
         driven.for_each(|driven| driven.read(is_over));
@@ -204,16 +215,21 @@ impl<'a> Groups<'a> {
     }
 
     /// Puts the parts where they belong. If the routes have changed since they were made, the new
-    /// ones divide them again.
-    fn submit(&self, mut parts: Vec<(Option<NodeKey>, Unit<Settler>)>, direct: bool) -> Submitted {
+    /// ones, which are returned, divide them again.
+    fn submit(
+        &self,
+        mut parts: Vec<(Option<NodeKey>, Unit<Settler>)>,
+        direct: bool,
+    ) -> (Submitted, Option<Arc<Snapshot>>) {
         let routes = &self.core.routes;
-        let mut snapshot = Arc::clone(&self.snapshot);
-        loop {
-            let units = match routes.submit_parts(&snapshot, parts, direct) {
-                Ok(submitted) => return submitted,
+        let mut changed = None;
+        for _ in 0..ROUNDS {
+            let seen = changed.as_ref().unwrap_or(&self.snapshot);
+            let units = match routes.submit_parts(seen, parts, direct) {
+                Ok(submitted) => return (submitted, changed),
                 Err(units) => units,
             };
-            snapshot = routes.snapshot();
+            let snapshot = routes.snapshot();
             parts = Vec::with_capacity(units.len());
             for unit in units {
                 unit.divide(
@@ -221,7 +237,10 @@ impl<'a> Groups<'a> {
                     |key, piece| parts.push((key, piece)),
                 );
             }
+            changed = Some(snapshot);
         }
+        let (driven, late) = (Vec::new(), parts);
+        (Submitted { driven, late }, changed)
     }
 }
 
@@ -236,29 +255,4 @@ fn take_front(rest: &mut Option<Settler>, places: usize) -> Settler {
     let front = settler.split_front(places);
     *rest = Some(settler);
     front
-}
-
-/// Hands over a part that did not fit at once, piece by piece as room comes free.
-fn squeeze_in(core: &Core, mut unit: Unit<Settler>) {
-    let commands = (core.config.queue_commands / 4).max(1);
-    let bytes = (core.config.queue_bytes / 4).max(1);
-    loop {
-        let fits = unit.places_within(bytes).clamp(1, commands);
-        let (piece, rest) = if fits < unit.places() {
-            let front = unit.split_front(fits);
-            (front, Some(unit))
-        } else {
-            (unit, None)
-        };
-        // The owner may have changed while this waited: each slot looks for its own way.
-        piece.divide(
-            |target| target,
-            |_, piece| {
-                core.routes
-                    .submit(piece, &Pick::Primary, core.config.when_full)
-            },
-        );
-        let Some(rest) = rest else { return };
-        unit = rest;
-    }
 }

@@ -13,6 +13,9 @@ pub(crate) struct Order {
     again: BTreeSet<u32>,
     /// Places that have ended since and may have run, in this order. What ended before ran before.
     ended: Vec<u32>,
+    /// Places that were claimed since, in this order. What was claimed before may have run before,
+    /// however late its reply is.
+    claimed: Vec<u32>,
 }
 
 /// A command as its pipeline knows it.
@@ -39,6 +42,11 @@ impl Order {
         self.again.insert(place);
     }
 
+    /// Commands are about to be written, in this order.
+    pub(super) fn claimed(&mut self, places: std::ops::Range<u32>) {
+        self.claimed.extend(places);
+    }
+
     /// Commands that may have run have ended, in this order.
     pub(super) fn ended(&mut self, places: Vec<u32>) {
         self.ended.extend(places);
@@ -47,29 +55,39 @@ impl Order {
     /// The indices of the commands that ran after a later one of their slot, in order. `commands`
     /// are all of the pipeline, by place.
     pub(crate) fn overtaken(&self, commands: &[Ran]) -> Vec<usize> {
-        let mut ranks = vec![0; commands.len()];
-        for (rank, &place) in self.ended.iter().enumerate() {
-            ranks[place as usize] = rank + 1;
-        }
+        let (ended, claimed) = (
+            ranks(&self.ended, commands.len()),
+            ranks(&self.claimed, commands.len()),
+        );
         let mut places: Vec<usize> = (0..commands.len()).collect();
         places.sort_by_key(|&place| std::cmp::Reverse(commands[place].index));
         let mut overtaken = Vec::new();
-        // The first of the later commands that ran.
-        let mut first: HashMap<Slot, usize> = HashMap::new();
+        // The first of the later commands that ended, and the first that was written.
+        let mut first: HashMap<Slot, (usize, usize)> = HashMap::new();
         for place in places {
-            let (command, rank) = (commands[place], ranks[place]);
+            let command = commands[place];
             let Some(slot) = command.slot.filter(|_| command.may_have_run) else {
                 continue;
             };
-            let first = first.entry(slot).or_insert(usize::MAX);
-            if *first < rank && self.again.contains(&(place as u32)) {
+            let first = first.entry(slot).or_insert((usize::MAX, usize::MAX));
+            let was_overtaken = first.0 < ended[place] || first.1 < claimed[place];
+            if was_overtaken && self.again.contains(&(place as u32)) {
                 overtaken.push(command.index);
             }
-            *first = rank.min(*first);
+            *first = (ended[place].min(first.0), claimed[place].min(first.1));
         }
         overtaken.reverse();
         overtaken
     }
+}
+
+/// For each place when it was listed last, from 1 on; 0 if it is not listed.
+fn ranks(list: &[u32], places: usize) -> Vec<usize> {
+    let mut ranks = vec![0; places];
+    for (rank, &place) in (1..).zip(list) {
+        ranks[place as usize] = rank;
+    }
+    ranks
 }
 
 #[cfg(test)]
@@ -90,6 +108,7 @@ mod tests {
         Order {
             again: again.iter().copied().collect(),
             ended: ended.to_vec(),
+            claimed: ended.to_vec(),
         }
     }
 
@@ -118,6 +137,18 @@ mod tests {
             assert_eq!(order.overtaken(&all), [0]);
             all[place].may_have_run = false;
             assert_eq!(order.overtaken(&all), [0; 0]);
+        }
+    }
+
+    #[test]
+    fn what_was_written_before_may_have_run_before_its_reply_came() {
+        let all = commands(&[1, 1]);
+        for (claimed, overtaken) in [(&[0][..], &[0][..]), (&[0, 1], &[]), (&[0, 1, 0], &[0])] {
+            let order = Order {
+                claimed: claimed.to_vec(),
+                ..order(&[0], &[0, 1])
+            };
+            assert_eq!(order.overtaken(&all), overtaken, "{claimed:?}");
         }
     }
 

@@ -112,10 +112,17 @@ pub(crate) struct Cut {
 /// What ends an exchange from outside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits<'a> {
-    pub(crate) deadline: Option<Instant>,
+    /// Of all that the caller does, and of this.
+    times: [Time<'a>; 2],
     /// Disconnected when the caller cancels: all it does, or this.
     cancels: [Option<&'a Receiver<()>>; 2],
-    /// Makes it longer where maintenance is announced.
+}
+
+/// A deadline.
+#[derive(Clone, Copy, Debug)]
+struct Time<'a> {
+    deadline: Option<Instant>,
+    /// Makes it longer where maintenance is announced when it has passed.
     extension: Option<&'a Extension>,
 }
 
@@ -125,36 +132,62 @@ impl<'a> Limits<'a> {
         cancel: Option<&'a Receiver<()>>,
         extension: Option<&'a Extension>,
     ) -> Self {
-        Self {
+        let time = Time {
             deadline,
-            cancels: [cancel, None],
             extension,
+        };
+        let none = Time {
+            deadline: None,
+            extension: None,
+        };
+        Self {
+            times: [time, none],
+            cancels: [cancel, None],
         }
     }
 
-    /// For a part of what has these limits, which may have some of its own.
+    /// For a part of what has these limits, which may have some of its own. The longer time that
+    /// one part is given is its own, too.
     pub(crate) fn narrowed(
         self,
         deadline: Option<Instant>,
         cancel: Option<&'a Receiver<()>>,
+        extension: Option<&'a Extension>,
     ) -> Self {
+        let time = Time {
+            deadline,
+            extension,
+        };
         Self {
-            deadline: self.deadline.into_iter().chain(deadline).min(),
+            times: [self.times[0], time],
             cancels: [self.cancels[0], cancel],
-            extension: self.extension,
         }
     }
 
+    /// The first of its deadlines, without what makes them longer.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.times.iter().filter_map(|time| time.deadline).min()
+    }
+
     /// When it ends, as things are.
+    fn end(&self) -> Option<Instant> {
+        self.times.iter().filter_map(Time::end).min()
+    }
+
+    fn cancels(&self) -> impl Iterator<Item = &'a Receiver<()>> {
+        self.cancels.into_iter().flatten()
+    }
+}
+
+impl Time<'_> {
     fn end(&self) -> Option<Instant> {
         let deadline = self.deadline?;
         let granted = self.extension.and_then(Extension::granted);
         Some(granted.map_or(deadline, |end| end.max(deadline)))
     }
 
-    /// Whether there is time left at a node, or while at none.
-    fn check_time(&self, node: Option<&NodeAddr>) -> Result<(), Broken> {
-        let now = clock::now();
+    /// Whether some is left at a node, or while at none.
+    fn check(&self, node: Option<&NodeAddr>, now: Instant) -> Result<(), Broken> {
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return Ok(());
         }
@@ -163,10 +196,6 @@ impl<'a> Limits<'a> {
             Some(_) => Err(Broken::MaintenanceTimeout),
             None => Err(Broken::Timeout),
         }
-    }
-
-    fn cancels(&self) -> impl Iterator<Item = &'a Receiver<()>> {
-        self.cancels.into_iter().flatten()
     }
 }
 
@@ -257,7 +286,11 @@ impl Pool {
         } else if limits.cancels().any(is_gone) {
             Err(Broken::Cancelled)
         } else {
-            limits.check_time(node)
+            let now = clock::now();
+            limits
+                .times
+                .iter()
+                .try_for_each(|time| time.check(node, now))
         }
     }
 
@@ -351,15 +384,19 @@ impl Dedicated<'_> {
         let Some(open) = &mut self.open else {
             return Err(lost());
         };
-        while !bytes.is_empty() {
+        loop {
             match open.connection.write.write(bytes) {
                 Ok(0) => return Err(lost()),
                 Ok(count) => bytes = &bytes[count..],
-                Err(error) if is_slice(&error) => self.pool.check(limits, Some(&self.addr))?,
+                Err(error) if is_slice(&error) => {}
                 Err(error) => return Err(Broken::Lost(error)),
             }
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            // Also if some were taken: a server may take them as slowly as it likes.
+            self.pool.check(limits, Some(&self.addr))?;
         }
-        Ok(())
     }
 
     fn read(&mut self, wanted: usize, limits: Limits<'_>) -> Result<Vec<Reply>, Broken> {
@@ -496,5 +533,19 @@ mod tests {
             .exchange(b"*1\r\n$5\r\nBLPOP\r\n", 1, limits)
             .unwrap_err();
         assert!(matches!(cut.why, Broken::Cancelled) && cut.was_sent);
+    }
+
+    #[test]
+    fn a_server_that_reads_slowly_makes_no_exchange_longer() {
+        let pool = pool();
+        let (mut dedicated, mut server) = dedicated(&pool);
+        std::thread::scope(|scope| {
+            scope.spawn(move || while matches!(server.read.read(&mut [0; 64]), Ok(1..)) {});
+            let limits = Limits::new(Some(clock::now()), None, None);
+            let cut = dedicated.exchange(&[b'x'; 1 << 20], 1, limits).unwrap_err();
+            assert!(matches!(cut.why, Broken::Timeout));
+            assert!(!cut.was_sent, "it went on after its deadline");
+            drop(dedicated);
+        });
     }
 }

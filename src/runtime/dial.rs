@@ -244,14 +244,16 @@ impl Talk<'_> {
             match self.connection.write.write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => bytes = &bytes[written..],
-                Err(error) if is_slice(&error) => self.check()?,
+                Err(error) if is_slice(&error) => {}
                 Err(error) => return Err(error),
             }
+            self.check()?;
         }
         Ok(())
     }
 
     fn reply(&mut self) -> io::Result<Value> {
+        let mut is_first = true;
         loop {
             match self.decoder.next_frame().map_err(not_redis)? {
                 Some(Frame::Reply(reply)) => {
@@ -259,7 +261,13 @@ impl Talk<'_> {
                 }
                 Some(Frame::Push(push)) if self.pushes.len() < PUSHES => self.pushes.push(push),
                 Some(Frame::Push(_)) => {}
-                None => self.fill()?,
+                None => {
+                    // Also if something has come: a server may say other things for ever.
+                    if !std::mem::take(&mut is_first) {
+                        self.check()?;
+                    }
+                    self.fill()?;
+                }
             }
         }
     }
@@ -274,7 +282,7 @@ impl Talk<'_> {
                 self.decoder.filled(count);
                 Ok(())
             }
-            Err(error) if is_slice(&error) => self.check(),
+            Err(error) if is_slice(&error) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -293,6 +301,8 @@ impl Talk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::transport::memory::pair;
+    use crate::runtime::transport::{Look, ReadHalf};
 
     #[test]
     fn a_private_address_asks_for_private_ones() {
@@ -312,5 +322,53 @@ mod tests {
             assert_eq!(endpoint_type(ip.parse().ok()), expected, "{ip}");
         }
         assert_eq!(endpoint_type(None), "none");
+    }
+
+    /// Pushes and pushes, and answers at last.
+    struct Chatty(usize);
+
+    impl ReadHalf for Chatty {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let bytes: &[u8] = match self.0.checked_sub(1) {
+                Some(left) => {
+                    self.0 = left;
+                    b">1\r\n+news\r\n"
+                }
+                None => b"+OK\r\n",
+            };
+            buffer[..bytes.len()].copy_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn look(&mut self) -> Look {
+            Look::Bytes
+        }
+
+        fn set_timeout(&mut self, _: Option<Duration>) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_server_that_says_other_things_makes_no_attempt_longer() {
+        let (keep, stop) = crossbeam_channel::bounded(0);
+        let later = clock::now() + Duration::from_secs(600);
+        drop(keep);
+        for (deadline, stops, fails) in [
+            (later, &[][..], false),
+            (clock::now(), &[], true),
+            (later, &[&stop], true),
+        ] {
+            let (mut connection, _server) = pair(1024);
+            connection.read = Box::new(Chatty(1000));
+            let mut talk = Talk {
+                connection,
+                decoder: Decoder::new(DecodeLimits::default()),
+                pushes: Vec::new(),
+                deadline,
+                stops,
+            };
+            assert_eq!(talk.reply().is_err(), fails);
+        }
     }
 }

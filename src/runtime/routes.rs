@@ -6,9 +6,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 
+use super::clock;
 use super::direct::{self, Driven};
 use super::load::{Amount, Load, NoRoom};
 use super::node::NodeHandle;
@@ -65,7 +67,39 @@ pub(crate) struct Submitted {
     /// On the wire, to be written by the calling thread.
     pub(crate) driven: Vec<Driven>,
     /// There was no room.
-    pub(crate) late: Vec<Unit<Settler>>,
+    pub(crate) late: Vec<(Option<NodeKey>, Unit<Settler>)>,
+}
+
+/// A unit that found no room, and where; `None` is the coordinator. The routes are not held: a
+/// wait would keep the coordinator from publishing.
+struct Full {
+    unit: Unit<Settler>,
+    node: Option<Arc<NodeHandle>>,
+}
+
+impl Full {
+    /// Waits until there may be room, but at most so long. At the end of its caller's time the
+    /// unit is settled.
+    fn wait(self, routes: &Routes, patience: Option<Duration>) -> Option<Unit<Settler>> {
+        let Full { unit, node } = self;
+        let records = node.as_ref().map(|node| &node.wire.records);
+        let load = records.map_or(&routes.parked_load, |records| &records.load);
+        let home = records.map_or(Home::Coordinator, |records| Home::Node(records.key));
+        let until = patience.map(|patience| clock::now() + patience);
+        let end = |now| unit.ticket.room_until(home, unit.deadline, now);
+        let first = |now| end(now).into_iter().chain(until).min();
+        let has_room = load.wait_for_room(amount(&unit), first, || unit.ticket.is_dead());
+        let now = clock::now();
+        if has_room || !(unit.ticket.is_dead() || end(now).is_some_and(|end| end <= now)) {
+            return Some(unit);
+        }
+        fail(
+            unit,
+            Reason::QueueFull,
+            records.map(|records| &records.addr),
+        );
+        None
+    }
 }
 
 /// Where a unit goes.
@@ -196,6 +230,36 @@ impl Routes {
         when_full: WhenFull,
         direct: bool,
     ) -> Option<Driven> {
+        let mut unit = unit;
+        loop {
+            unit = match self.try_submit(unit, pick, when_full, direct) {
+                Ok(driven) => return driven,
+                Err(full) => full.wait(self, None)?,
+            };
+        }
+    }
+
+    /// Puts a unit where it belongs if there is room. Otherwise it comes back, after a wait of at
+    /// most `patience` (`None`: as long as its caller waits) for room.
+    pub(crate) fn offer(
+        &self,
+        unit: Unit<Settler>,
+        pick: &Pick,
+        when_full: WhenFull,
+        patience: Option<Duration>,
+    ) -> Option<Unit<Settler>> {
+        let tried = self.try_submit(unit, pick, when_full, false);
+        tried.err()?.wait(self, patience)
+    }
+
+    /// Does not wait for room.
+    fn try_submit(
+        &self,
+        unit: Unit<Settler>,
+        pick: &Pick,
+        when_full: WhenFull,
+        direct: bool,
+    ) -> Result<Option<Driven>, Full> {
         let target = unit.facts(0).target;
         let more = amount(&unit);
         loop {
@@ -203,7 +267,7 @@ impl Routes {
             if snapshot.closed {
                 drop(snapshot);
                 fail(unit, Reason::Closed, None);
-                return None;
+                return Ok(None);
             }
             let way = snapshot.way(target, pick, &self.turn);
             let load = match &way {
@@ -211,41 +275,28 @@ impl Routes {
                 Way::Coordinator => &self.parked_load,
                 Way::Nowhere => {
                     push_nowhere(unit, pick);
-                    return None;
+                    return Ok(None);
                 }
             };
             match load.try_admit(more) {
-                Ok(()) => return self.push(unit, &way, direct),
-                Err(NoRoom::TooLarge) => {
-                    fail_for_good(unit, load.limit(), way.addr());
-                    return None;
-                }
-                Err(NoRoom::Full) if when_full == WhenFull::Refuse => {
-                    fail(unit, Reason::QueueFull, way.addr());
-                    return None;
-                }
-                // The routes are about to change.
-                Err(NoRoom::Closed) => std::thread::yield_now(),
-                Err(NoRoom::Full) => {
+                Ok(()) => return Ok(self.push(unit, &way, direct)),
+                Err(NoRoom::Full) if when_full == WhenFull::Wait => {
                     let node = match way {
                         Way::Node(node) => Some(Arc::clone(node)),
                         Way::Coordinator | Way::Nowhere => None,
                     };
-                    // Waiting under the lock would keep the coordinator from publishing.
-                    drop(snapshot);
-                    let load = node
-                        .as_ref()
-                        .map_or(&self.parked_load, |node| &node.wire.records.load);
-                    let home = node
-                        .as_ref()
-                        .map_or(Home::Coordinator, |node| Home::Node(node.key));
-                    let end = |now| unit.ticket.room_until(home, unit.deadline, now);
-                    if !load.wait_for_room(more, end, || unit.ticket.is_dead()) {
-                        let addr = node.as_ref().map(|node| &node.wire.records.addr);
-                        fail(unit, Reason::QueueFull, addr);
-                        return None;
-                    }
+                    return Err(Full { unit, node });
                 }
+                Err(NoRoom::TooLarge) => {
+                    fail_for_good(unit, load.limit(), way.addr());
+                    return Ok(None);
+                }
+                Err(NoRoom::Full) => {
+                    fail(unit, Reason::QueueFull, way.addr());
+                    return Ok(None);
+                }
+                // The routes are about to change.
+                Err(NoRoom::Closed) => std::thread::yield_now(),
             }
         }
     }
@@ -297,7 +348,13 @@ impl Routes {
             return Ok(Submitted::default());
         }
         let mut submitted = Submitted::default();
+        let mut full = Vec::new();
         for (key, unit) in parts {
+            // What was grouped anew has several parts for one node: none may pass another.
+            if full.contains(&key) {
+                submitted.late.push((key, unit));
+                continue;
+            }
             let way = key
                 .and_then(|key| snapshot.node(key))
                 .map_or(Way::Coordinator, Way::Node);
@@ -307,7 +364,10 @@ impl Routes {
             };
             match load.try_admit(amount(&unit)) {
                 Ok(()) => submitted.driven.extend(self.push(unit, &way, direct)),
-                Err(_) => submitted.late.push(unit),
+                Err(_) => {
+                    full.push(key);
+                    submitted.late.push((key, unit));
+                }
             }
         }
         Ok(submitted)

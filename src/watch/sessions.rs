@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{End, Known, Restart, WatchOptions, Watched};
+use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::error::{Error, Misuse, Result};
 use crate::proto::addr::NodeAddr;
@@ -50,13 +51,19 @@ fn run_all<K: AsRef<[u8]>, R>(
     let now = clock::now();
     let timeout = options.timeout.unwrap_or(core.config.response_timeout);
     let deadline = timeout.and_then(|timeout| now.checked_add(timeout));
-    let cancel = options.cancel.as_ref().map(|token| token.signal());
+    let cancel = options.cancel.as_ref();
     let extension = core.extension(now);
-    let limits = Limits::new(deadline, cancel, extension.as_ref());
+    let limits = Limits::new(
+        deadline,
+        cancel.map(CancelToken::signal),
+        extension.as_ref(),
+    );
     let mut sessions = Sessions::new(core, slot, limits);
+    sessions.cancel = cancel;
     let mut watch = Encoded::new(b"WATCH");
     keys.iter().for_each(|key| watch.push(key.as_ref()));
-    for run in 1..=RUNS {
+    let mut runs = 0;
+    for attempt in 1.. {
         if let Err(broken) = core.pool.pause(sessions.pause, sessions.limits) {
             // That a watched key kept changing says more than that the time ran out over it.
             if !(sessions.is_contended && matches!(broken, Broken::Timeout)) {
@@ -65,22 +72,25 @@ fn run_all<K: AsRef<[u8]>, R>(
             break;
         }
         let (end, error) = match sessions.begin(&watch) {
-            Ok(mut watched) => match session(&mut watched) {
-                Ok(result) => {
-                    watched.finish();
-                    return Ok(result);
+            Ok(mut watched) => {
+                runs += 1;
+                match session(&mut watched) {
+                    Ok(result) => {
+                        watched.finish();
+                        return Ok(result);
+                    }
+                    Err(error) => {
+                        let reason = error.failure().map(Failure::reason);
+                        sessions.is_contended = reason == Some(Reason::WatchLost);
+                        (sessions.end(watched), error)
+                    }
                 }
-                Err(error) => {
-                    let reason = error.failure().map(Failure::reason);
-                    sessions.is_contended = reason == Some(Reason::WatchLost);
-                    (sessions.end(watched), error)
-                }
-            },
+            }
             Err(ended) => ended,
         };
         match end {
             End::Again(restart) => {
-                if !sessions.again(run, restart) {
+                if runs == RUNS || !sessions.again(attempt, restart) {
                     break;
                 }
             }
@@ -113,6 +123,7 @@ struct Sessions<'a> {
     core: &'a Arc<Core>,
     slot: Slot,
     limits: Limits<'a>,
+    cancel: Option<&'a CancelToken>,
     /// Before the next run.
     pause: Duration,
     /// A redirect names the node of the next run.
@@ -135,6 +146,7 @@ impl<'a> Sessions<'a> {
             core,
             slot,
             limits,
+            cancel: None,
             pause: Duration::ZERO,
             next: None,
             redirects: 0,
@@ -149,9 +161,14 @@ impl<'a> Sessions<'a> {
         let unsent = |end, reason| (end, Failure::new(reason, Certainty::NotSent).into());
         let again = || unsent(End::Again(Restart::Conflict), Reason::WatchLost);
         let next = self.next.take().or_else(|| Some((self.owner()?, false)));
-        let (addr, asking) = next.ok_or_else(again)?;
+        let Some((addr, asking)) = next else {
+            self.is_contended = false;
+            return Err(again());
+        };
         self.failure.node = Some(addr.clone());
         let taken = self.core.pool.take(&addr, self.limits);
+        // That a node cannot be reached says more than that a watched key had changed before.
+        self.is_contended &= !matches!(taken, Err(Broken::Lost(_)));
         let connection = taken.map_err(|broken| match broken {
             Broken::Closed => unsent(End::Outside(Reason::Closed), Reason::Closed),
             // Whatever else has ended it is met by the pause before the next run.
@@ -163,7 +180,8 @@ impl<'a> Sessions<'a> {
         })?;
         self.failure.connect_error = None;
         let mut watched = Watched::new(self.core, connection, addr, self.slot, asking);
-        (watched.limits, watched.known) = (self.limits, self.known);
+        (watched.limits, watched.cancel) = (self.limits, self.cancel);
+        watched.known = self.known;
         self.failure.attempts += 1;
         match watched.exchange(watch.as_bytes(), self.limits) {
             Ok(Ok(_)) => Ok(watched),
@@ -185,8 +203,8 @@ impl<'a> Sessions<'a> {
     }
 
     /// Prepares the next run; `false`: there is to be none.
-    fn again(&mut self, run: u32, restart: Restart) -> bool {
-        let mut pause = run > 1;
+    fn again(&mut self, attempt: u32, restart: Restart) -> bool {
+        let mut pause = attempt > 1;
         if let Restart::Elsewhere(node, cause) = restart {
             self.failure.cause = Some(cause);
             self.redirects += u32::from(node.is_some());
@@ -198,7 +216,7 @@ impl<'a> Sessions<'a> {
             self.next = node;
         }
         self.pause = if pause {
-            PAUSE.pause(run, &mut self.random)
+            PAUSE.pause(attempt, &mut self.random)
         } else {
             Duration::ZERO
         };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use reslot::{Certainty, Client, Reason, Result, Route, Value, WhenFull, cmd};
 
 use crate::calls::{addr, await_stats};
-use crate::fake::{FakeCluster, Gate};
+use crate::fake::{FakeCluster, Gate, key_for_slot};
 use crate::run::{builder, pipeline, run, send, texts, words};
 
 const SHORT: Duration = Duration::from_millis(200);
@@ -223,6 +223,47 @@ fn a_full_node_does_not_hold_up_callers_of_another() {
         waiting
             .into_iter()
             .for_each(|thread| drop(thread.join().unwrap().unwrap()));
+    });
+    pending
+        .into_iter()
+        .for_each(|pending| drop(pending.wait().unwrap()));
+}
+
+#[test]
+fn a_node_that_stays_full_keeps_nothing_from_others_that_were_full_too() {
+    let cluster = FakeCluster::start(3);
+    let settings = builder(&cluster).queue_commands(2).response_timeout(LONG);
+    let client = settings.connect().unwrap();
+    let gates = [0, 2].map(|node| cluster.node(node).on("INCR").hold());
+    let fill = ["INCR bar", "INCR foo", "INCR bar", "INCR foo"];
+    let pending = fill.map(|line| send(&client, line));
+    gates.iter().for_each(|gate| gate.wait_arrived(1));
+    let other = format!("INCR {}", key_for_slot(8000));
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| pipeline(&client, &["INCR {bar}2", "INCR {foo}2", &*other]));
+        await_stats(&cluster, &client, 1, |stats| stats.succeeded == 1);
+        gates[1].release();
+        cluster.log().executed().key("{foo}2").wait_for(1);
+        gates[0].release();
+        assert_eq!(texts(&call.join().unwrap()), ["1", "1", "1"]);
+    });
+    pending
+        .into_iter()
+        .for_each(|pending| drop(pending.wait().unwrap()));
+}
+
+#[test]
+fn a_named_node_that_is_full_keeps_nothing_from_another_named_one() {
+    let cluster = FakeCluster::start(2);
+    let (client, held, pending) = full(&cluster, WhenFull::Wait);
+    let named = |line: &str, node| words(line).route(Route::Node(addr(&cluster, node)));
+    std::thread::scope(|scope| {
+        let mut pipeline = client.pipeline();
+        pipeline.add(named("INCR bar", 0)).add(named("INCR foo", 1));
+        let call = scope.spawn(move || texts(&pipeline.execute().unwrap()));
+        cluster.log().executed().key("foo").wait_for(1);
+        held.release();
+        assert_eq!(call.join().unwrap(), ["1", "1"]);
     });
     pending
         .into_iter()

@@ -448,3 +448,21 @@ fn errors_of_the_server_are_returned_at_once() {
     assert_eq!(failure.code(), Some("WRONGTYPE"));
     assert_eq!(cluster.log().commands("BLPOP").count(), 1);
 }
+
+#[test]
+fn a_call_that_was_not_written_whole_was_not_sent() {
+    let cluster = FakeCluster::start(1);
+    let client = connect(&cluster);
+    run(&client, "BLPOP bar 0.01").unwrap();
+    cluster.node(0).stop_reading();
+    let huge = [b"{bar}".as_slice(), &vec![b'x'; 32 << 20]].concat();
+    let pop = cmd("BLPOP").arg(huge).arg("0.1");
+    let error = client.query::<Value>(pop.timeout(Duration::from_millis(300)));
+    let error = error.unwrap_err();
+    cluster.node(0).resume_reading();
+    assert!(error.is_timeout(), "{error}");
+    assert_eq!(
+        (error.certainty(), error.attempts()),
+        (Certainty::NotSent, 0)
+    );
+}

@@ -96,6 +96,7 @@ fn while_a_redirect_waits_for_its_target() {
         "one server has refused it"
     );
     assert_eq!(failure.code(), Some("ASK"));
+    await_queued(&cluster, &client, 2, 0);
     let cancelled = send(&client, "INCR bar");
     await_queued(&cluster, &client, 2, 1);
     assert_eq!(cancelled.cancel(), Cancelled::NotSent);

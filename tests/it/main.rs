@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod asked;
 mod backpressure;
 mod blocking;
 mod calls;
@@ -29,6 +30,7 @@ mod replies;
 mod run;
 mod seeds;
 mod shutdown;
+mod stale_routes;
 mod stated;
 mod timeouts;
 mod topology;

@@ -320,6 +320,23 @@ fn a_key_that_has_left_a_half_moved_slot_is_reported_as_late() {
 }
 
 #[test]
+fn a_command_is_late_also_if_the_reply_to_the_later_one_comes_after_its_own() {
+    let cluster = FakeCluster::start(2);
+    let client = connect(&cluster);
+    run(&client, "SET {bar}here 1").unwrap();
+    cluster.begin_move(5061, 1);
+    let reply = cluster.node(0).on("INCR").key("{bar}here").hold_reply();
+    let (results, reordered) = std::thread::scope(|scope| {
+        let both = scope.spawn(|| report(&client, &["INCR {bar}gone", "INCR {bar}here"]));
+        await_stats(&cluster, &client, 1, |stats| stats.succeeded == 1);
+        reply.release();
+        both.join().unwrap()
+    });
+    assert_eq!(results, ["1", "2"]);
+    assert_eq!(reordered, [0]);
+}
+
+#[test]
 fn unfollowed_redirects_surface_once_and_still_teach() {
     let cluster = FakeCluster::start(2);
     let client = builder(&cluster).follow_redirects(false).connect().unwrap();

@@ -331,3 +331,20 @@ fn a_session_that_wrote_beside_its_transaction_may_have_run() {
     assert_eq!(sessions("INCR {bar}3"), Certainty::Unknown);
     assert_eq!(cluster.executions("{bar}3"), 3, "each run does it again");
 }
+
+#[test]
+fn a_session_whose_node_cannot_be_reached_after_a_conflict_timed_out() {
+    let cluster = FakeCluster::start(1);
+    let client = connect(&cluster);
+    cluster.on("EXEC").reply("_\r\n");
+    let options = WatchOptions::new().timeout(Duration::from_secs(1));
+    let result: Result<Value> = client.watch_with(&["bar"], &options, |session| {
+        cluster.node(0).stop_listening();
+        session.transaction(|t| {
+            t.add(words("SET bar 1"));
+        })
+    });
+    let error = result.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    assert_eq!(error.certainty(), Certainty::Refused);
+}

@@ -351,3 +351,32 @@ fn the_default_is_ten_seconds() {
     announce(&cluster, &client, 0, &plain("MIGRATING", 1));
     assert_eq!(get(&client).unwrap(), None);
 }
+
+#[test]
+fn a_longer_time_of_one_command_of_a_session_is_none_of_the_next() {
+    let cluster = FakeCluster::start(2);
+    let client = builder(&cluster)
+        .response_timeout(Duration::from_secs(30))
+        .relaxed_timeout(Duration::from_secs(10))
+        .connect()
+        .unwrap();
+    let key = key_for_slot(1);
+    let first = cluster.node(0).on("GET").times(1).hold();
+    cluster.node(0).on("GET").ignore();
+    announce(&cluster, &client, 0, &smigrating(1, "1"));
+    let get = || cmd("GET").arg(&key).timeout(CONFIGURED);
+    std::thread::scope(|scope| {
+        let session = scope.spawn(|| {
+            client.watch(&[&key], |session| {
+                let _: Value = session.query(get())?;
+                announce(&cluster, &client, 0, &smigrated(&cluster, 1, &[]));
+                session.query::<Value>(get())
+            })
+        });
+        first.wait_arrived(1);
+        pass(3 * CONFIGURED);
+        first.release();
+        let error = session.join().unwrap().unwrap_err();
+        assert_eq!(error.failure().unwrap().reason(), Reason::Timeout);
+    });
+}
