@@ -537,7 +537,8 @@ impl Core {
             match home {
                 Home::Node(key) => {
                     if let Some(Some(node)) = snapshot.nodes.get(key.index()) {
-                        node.tell(NodeMessage::Gone {
+                        // It may have ended, and then holds nothing.
+                        node.wire.records.tell(NodeMessage::Gone {
                             commands,
                             timed_out,
                         });

@@ -132,8 +132,8 @@ impl Records {
             .rest(at_most, || self.state.lock().inflight.is_empty())
     }
 
-    pub(super) fn tell(&self, message: NodeMessage) {
-        // The write loop ends after everybody who tells it something.
+    pub(crate) fn tell(&self, message: NodeMessage) {
+        // Who tells what concerns units ends before the write loop; other news may come too late.
         self.inbox.send(message).ok();
     }
 

@@ -142,7 +142,13 @@ impl SlotMove<'_> {
     fn set_slot(&self, node: usize, action: &[&str]) {
         let slot = self.slot.to_string();
         let args = [&["CLUSTER", "SETSLOT", &slot], action].concat();
-        let reply = self.cluster.command(node, &args);
+        // Valkey tells its replicas first, and refuses while one of them is not there.
+        let reply = poll_until(PATIENCE, "replicas", || {
+            match self.cluster.command(node, &args) {
+                reply if reply.text().starts_with("NOREPLICAS") => Err(reply.text()),
+                reply => Ok(reply),
+            }
+        });
         if !reply.is_ok() {
             self.fail(&format!("{args:?} on node {node}"), &reply);
         }
