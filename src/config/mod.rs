@@ -105,7 +105,8 @@ pub enum WhenFull {
     /// It waits for room, at most until its deadline.
     #[default]
     Wait,
-    /// It fails at once with [`Reason::QueueFull`](crate::Reason::QueueFull).
+    /// It fails at once with [`Reason::QueueFull`](crate::Reason::QueueFull). Of a pipeline that
+    /// does not fit as a whole, what fits is sent: each result tells.
     Refuse,
 }
 
