@@ -29,9 +29,10 @@ use groups::Groups;
 /// [`Misuse::Refused`](crate::Misuse::Refused) as their results: use
 /// [`Client::query`](crate::Client::query).
 ///
-/// Commands that name a node by [`Route::Node`](crate::Route::Node) belong to no slot: they are sent
-/// after the others, in no order with them. A command that the client does not know, such as one of
-/// a module, is asked about once, and the pipeline waits for that answer before anything is sent.
+/// Commands that name a node by [`Route::Node`](crate::Route::Node) belong to no slot: they are
+/// sent after the others, in no order with them. A command that the client does not know, such as
+/// one of a module, is asked about once, and the pipeline waits for that answer before anything is
+/// sent.
 #[derive(Debug)]
 pub struct Pipeline<'a> {
     core: &'a Arc<Core>,
