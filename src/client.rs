@@ -48,7 +48,7 @@ use crate::watch::{self, WatchOptions, Watched};
 /// covers waiting for room, connecting, redirects, pauses and reading. Redirects (MOVED, ASK,
 /// TRYAGAIN, CLUSTERDOWN) are followed per command and never returned. A command that was written
 /// and got no reply is not sent again unless it only reads; its error says
-/// [`Certainty::Unknown`](crate::Certainty::Unknown).
+/// [`Certainty::Unknown`].
 ///
 /// Dropping the last clone closes the client, waiting up to a second for commands under way.
 #[derive(Clone, Debug)]
