@@ -20,7 +20,7 @@ pub(crate) struct Counter {
     known: u64,
     /// How many more increments may have run.
     unknown: u64,
-    /// Acknowledged increments: the value, and the call.
+    /// Acknowledged increments: the value, and the call that told it.
     told: Vec<(u64, Span)>,
     /// What happened last, for reports.
     last: VecDeque<String>,
@@ -60,7 +60,13 @@ impl Counter {
 
     /// Notes the value that was read.
     pub(crate) fn read(&mut self, value: u64, span: Span, arena: &Arena) {
+        let is_news = value > self.known;
         self.compare(value, 0, arena);
+        if is_news {
+            // Increments without a reply did run: this acknowledges them, and may be lost like any
+            // acknowledgement of a primary that is replaced.
+            self.told.push((value, span));
+        }
         self.remember(format!("read {value}"), span, arena);
     }
 
