@@ -368,11 +368,7 @@ impl Client {
     ///
     /// Keys that move to another node meanwhile may be missed by such a scan, or seen twice.
     pub fn primaries(&self) -> Vec<NodeAddr> {
-        let snapshot = self.core.routes.snapshot();
-        let primaries = snapshot.view.primaries.iter();
-        let mut addrs: Vec<_> = primaries.filter_map(|key| snapshot.addr(*key)).collect();
-        addrs.sort();
-        addrs
+        self.core.routes.snapshot().primaries()
     }
 
     /// What the client has counted so far.
@@ -533,18 +529,17 @@ impl Core {
             cell.was_at(&records.addr, records.connect_error());
         }
         self.count_given_up(why, commands);
+        // Whoever has ended holds nothing.
         for home in homes {
             match home {
                 Home::Node(key) => {
-                    if let Some(Some(node)) = snapshot.nodes.get(key.index()) {
-                        // It may have ended, and then holds nothing.
+                    if let Some(node) = snapshot.node(key) {
                         node.wire.records.tell(NodeMessage::Gone {
                             commands,
                             timed_out,
                         });
                     }
                 }
-                // It may have ended, and then holds nothing.
                 Home::Coordinator => drop(self.control.send(Control::Gone)),
             }
         }

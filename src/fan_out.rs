@@ -54,11 +54,8 @@ fn blame(mut failures: Vec<Failure>, ran: bool, how: Option<Aggregate>) -> Box<F
 
 fn ask_all(core: &Arc<Core>, request: &Request, deadline: Option<Instant>) -> Result<Vec<Outcome>> {
     let snapshot = with_primaries(core, deadline, request.cancel.as_ref())?;
-    let primaries = snapshot.view.primaries.iter();
-    let mut addrs: Vec<_> = primaries.filter_map(|key| snapshot.addr(*key)).collect();
-    addrs.sort();
-    let cells: Vec<_> = addrs
-        .into_iter()
+    let primaries = snapshot.primaries().into_iter();
+    let cells: Vec<_> = primaries
         .map(|addr| {
             let facts = Facts {
                 target: Target::Node,

@@ -187,14 +187,7 @@ impl Request {
         let encoded = command.encoded();
         if let (Known::Table(spec), true) = (known, command.states_no_place()) {
             if let Some((slot, access)) = spec.only_key(encoded.args()) {
-                let facts = Facts {
-                    target: Target::Slot(slot),
-                    repeatable: access != Access::Write,
-                };
-                let pick = match access {
-                    Access::ReadOnly => Pick::Replica,
-                    _ => Pick::Primary,
-                };
+                let (facts, pick) = facts(Target::Slot(slot), access, None);
                 return Ok(Plan::Shared(facts, pick));
             }
         }
@@ -208,29 +201,23 @@ impl Request {
         if let Place::Refused(why) = place {
             return Err(refused(encoded, why));
         }
-        let (target, pick) = match (command.stated_route(), command.stated_slot(), place) {
-            (Some(Route::Node(addr)), ..) => (Target::Node, Pick::Node(NodeAddr::clone(addr))),
-            (Some(Route::AnyPrimary), ..) => (Target::Any, Pick::Primary),
+        let target = match (command.stated_route(), command.stated_slot(), place) {
+            (Some(Route::Node(_)), ..) => Target::Node,
+            (Some(Route::AnyPrimary), ..) => Target::Any,
             (Some(Route::AllPrimaries), _, Place::AllPrimaries(how)) => {
                 return Ok(Plan::FanOut(Some(how)));
             }
             (Some(Route::AllPrimaries), ..) => return Ok(Plan::FanOut(None)),
-            (_, Some(slot), _) | (_, None, Place::Slot(slot)) => {
-                (Target::Slot(slot), Pick::Primary)
-            }
+            (_, Some(slot), _) | (_, None, Place::Slot(slot)) => Target::Slot(slot),
             (_, _, Place::AllPrimaries(how)) => return Ok(Plan::FanOut(Some(how))),
             (_, _, Place::NamedNode(why)) => return Err(refused(encoded, why)),
-            (_, _, Place::Any | Place::Refused(_)) => (Target::Any, Pick::Primary),
+            (_, _, Place::Any | Place::Refused(_)) => Target::Any,
         };
         let access = known.access(encoded);
-        let stated = command.stated_read_only();
-        let repeatable = stated.unwrap_or(access != Access::Write);
-        let by_replica = stated.unwrap_or(access == Access::ReadOnly);
-        let facts = Facts { target, repeatable };
-        let pick = match pick {
-            Pick::Primary if by_replica => Pick::Replica,
-            pick => pick,
-        };
+        let (facts, mut pick) = facts(target, access, command.stated_read_only());
+        if let Some(Route::Node(addr)) = command.stated_route() {
+            pick = Pick::Node(addr.clone());
+        }
         Ok(match known.blocking(encoded) {
             Some(blocking) => Plan::Blocking(facts, pick, blocking),
             None => Plan::Shared(facts, pick),
@@ -278,6 +265,17 @@ impl Request {
         let (buffer, start) = self.encoded.into_bytes();
         Body::One(Bytes::Own(buffer, start), facts)
     }
+}
+
+/// What the queues must know about a command, and which node may run it, by what it does to the
+/// data and what its caller has `stated` about reading.
+fn facts(target: Target, access: Access, stated: Option<bool>) -> (Facts, Pick) {
+    let repeatable = stated.unwrap_or(access != Access::Write);
+    let pick = match stated.unwrap_or(access == Access::ReadOnly) {
+        true => Pick::Replica,
+        false => Pick::Primary,
+    };
+    (Facts { target, repeatable }, pick)
 }
 
 /// The error for a command that cannot be run this way.

@@ -185,23 +185,13 @@ impl<'a> Watched<'a> {
     }
 
     fn execute(&mut self, chain: &Chain, limits: Limits<'_>) -> Result<Value> {
-        let mut bytes = if self.asking {
-            ASKING.to_vec()
-        } else {
-            Vec::new()
-        };
-        bytes.extend_from_slice(&chain.bytes);
         if self.connection.is_closed() {
             // What would be written now could not run; but nobody could tell afterwards.
             self.state = State::Restart(Restart::Conflict);
             let lost = self.failure(Reason::WatchLost, self.known.certainty(), None);
             return Err(lost.into());
         }
-        let count = chain.members + 2 + usize::from(self.asking);
-        let mut replies = match self.connection.exchange(&bytes, count, limits) {
-            Ok(replies) => replies,
-            Err(cut) => return Err(self.cut(&cut)),
-        };
+        let mut replies = self.send(&chain.bytes, chain.members + 2, limits)?;
         match replies.pop() {
             Some(Ok(Value::Null)) => {
                 self.known.refused = true;
@@ -263,17 +253,7 @@ impl<'a> Watched<'a> {
     /// One command and its reply. The outer error ended the exchange, the inner one is the
     /// server's.
     fn exchange(&mut self, command: &[u8], limits: Limits<'_>) -> Result<Result<Value>> {
-        let mut bytes = if self.asking {
-            ASKING.to_vec()
-        } else {
-            Vec::new()
-        };
-        bytes.extend_from_slice(command);
-        let count = 1 + usize::from(self.asking);
-        let mut replies = match self.connection.exchange(&bytes, count, limits) {
-            Ok(replies) => replies,
-            Err(cut) => return Err(self.cut(&cut)),
-        };
+        let mut replies = self.send(command, 1, limits)?;
         match replies.pop() {
             Some(Ok(Value::Error(error))) => {
                 self.elsewhere(error.clone());
@@ -285,6 +265,16 @@ impl<'a> Watched<'a> {
             Some(Ok(value)) => Ok(Ok(value)),
             limit @ (Some(Err(_)) | None) => Err(self.limited(limit)),
         }
+    }
+
+    /// Sends what so many replies answer, behind ASKING where the slot is on its way here: then one
+    /// reply more comes in front of them.
+    fn send(&mut self, bytes: &[u8], replies: usize, limits: Limits<'_>) -> Result<Vec<Reply>> {
+        let prefix = if self.asking { ASKING } else { b"" };
+        let bytes = [prefix, bytes].concat();
+        let count = replies + usize::from(self.asking);
+        let replies = self.connection.exchange(&bytes, count, limits);
+        replies.map_err(|cut| self.cut(&cut))
     }
 
     /// Its reply was too large to be kept.

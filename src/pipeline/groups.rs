@@ -52,7 +52,6 @@ pub(super) struct Groups<'a> {
     parts: Vec<Part>,
     /// Commands that name their node, which need not exist.
     pinned: Vec<(Pick, Batch, usize)>,
-    commands: usize,
 }
 
 /// What goes to one node.
@@ -71,7 +70,6 @@ impl<'a> Groups<'a> {
             snapshot: core.routes.snapshot(),
             parts: Vec::new(),
             pinned: Vec::new(),
-            commands: 0,
         }
     }
 
@@ -89,7 +87,6 @@ impl<'a> Groups<'a> {
             }
         };
         let bytes = command.encoded().as_bytes();
-        self.commands += 1;
         if matches!(pick, Pick::Node(_)) {
             let mut batch = Batch::default();
             batch.push(bytes, facts);
@@ -101,6 +98,12 @@ impl<'a> Groups<'a> {
         part.batch.push(bytes, facts);
         part.places.push((index, facts.target.slot()));
         Ok(())
+    }
+
+    /// How many commands it has.
+    fn len(&self) -> usize {
+        let parts = self.parts.iter().map(|part| part.places.len());
+        parts.sum::<usize>() + self.pinned.len()
     }
 
     /// The part of a node. There are few, so the search is cheaper than any index.
@@ -122,11 +125,12 @@ impl<'a> Groups<'a> {
         cancel: Option<&CancelToken>,
         results: &mut [Option<Result<Value>>],
     ) -> Vec<usize> {
-        if self.commands == 0 {
+        let commands = self.len();
+        if commands == 0 {
             return Vec::new();
         }
         let core = self.core;
-        let (cell, settler) = core.cell(self.commands, None);
+        let (cell, settler) = core.cell(commands, None);
         let _registration = cancel.map(|token| token.register(core, &cell));
         let order = self.hand_over((&cell, settler), deadline);
         core.wait(&cell, deadline);
@@ -161,7 +165,7 @@ impl<'a> Groups<'a> {
         deadline: Option<Instant>,
     ) -> Vec<Place> {
         let core = self.core;
-        let mut order = Vec::with_capacity(self.commands);
+        let mut order = Vec::with_capacity(self.len());
         let mut rest = Some(settler);
         let mut unit = |batch: Batch| {
             let places = batch.len();

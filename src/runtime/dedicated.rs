@@ -118,8 +118,8 @@ pub(crate) struct Limits<'a> {
     cancels: [Option<&'a Receiver<()>>; 2],
 }
 
-/// A deadline.
-#[derive(Clone, Copy, Debug)]
+/// A deadline, or none.
+#[derive(Clone, Copy, Debug, Default)]
 struct Time<'a> {
     deadline: Option<Instant>,
     /// Makes it longer where maintenance is announced when it has passed.
@@ -136,12 +136,8 @@ impl<'a> Limits<'a> {
             deadline,
             extension,
         };
-        let none = Time {
-            deadline: None,
-            extension: None,
-        };
         Self {
-            times: [time, none],
+            times: [time, Time::default()],
             cancels: [cancel, None],
         }
     }

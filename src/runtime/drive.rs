@@ -62,8 +62,7 @@ impl Drive {
             .sent
             .fetch_add(staged as u64, Ordering::Relaxed);
         for (ticket, outcome) in expired {
-            records.stats.settled(&outcome);
-            ticket.settle(outcome);
+            records.settle(ticket, outcome);
         }
     }
 

@@ -168,9 +168,7 @@ impl ReadSide {
                 _ => pass_on(records, answer, generation),
             }
         }
-        for id in state.inflight.cleared() {
-            records.report(Event::Cleared { id });
-        }
+        records.report_cleared(&mut state);
         records.load.set_sent(state.sent());
         let is_empty = state.inflight.is_empty();
         let tell = state.tell_when_idle && is_empty;
@@ -229,10 +227,7 @@ fn pass_on(records: &Records, answer: Answer<Settler>, generation: u64) {
 
 fn settle(records: &Records, answer: Answer<Settler>) {
     match answer {
-        Answer::Settled(ticket, outcome) => {
-            records.stats.settled(&outcome);
-            ticket.settle(outcome);
-        }
+        Answer::Settled(ticket, outcome) => records.settle(ticket, outcome),
         Answer::Run(ticket, outcomes) => {
             records.stats.settled_run(&outcomes);
             ticket.settle_run(outcomes);

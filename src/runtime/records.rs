@@ -11,7 +11,7 @@ use super::transport::WriteHalf;
 use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::{Event, NodeKey};
 use crate::proto::inflight::{BarrierId, Inflight};
-use crate::proto::outcome::Reason;
+use crate::proto::outcome::{Outcome, Reason};
 use crate::proto::slot::SlotSet;
 use crate::proto::unit::Unit;
 use crate::reply::Settler;
@@ -135,6 +135,19 @@ impl Records {
     pub(crate) fn tell(&self, message: NodeMessage) {
         // Who tells what concerns units ends before the write loop; other news may come too late.
         self.inbox.send(message).ok();
+    }
+
+    /// Ends a command, and counts how.
+    pub(super) fn settle(&self, ticket: Settler, outcome: Outcome) {
+        self.stats.settled(&outcome);
+        ticket.settle(outcome);
+    }
+
+    /// Tells of the barriers that have opened.
+    pub(super) fn report_cleared(&self, state: &mut WireState) {
+        for id in state.inflight.cleared() {
+            self.report(Event::Cleared { id });
+        }
     }
 
     pub(super) fn report(&self, event: Event<Settler>) {

@@ -119,13 +119,21 @@ impl Way<'_> {
 }
 
 impl Snapshot {
-    fn node(&self, key: NodeKey) -> Option<&Arc<NodeHandle>> {
+    pub(crate) fn node(&self, key: NodeKey) -> Option<&Arc<NodeHandle>> {
         self.nodes.get(key.index())?.as_ref()
     }
 
     /// The address of a node.
     pub(crate) fn addr(&self, key: NodeKey) -> Option<NodeAddr> {
         self.node(key).map(|node| node.wire.records.addr.clone())
+    }
+
+    /// The addresses of all primaries, sorted.
+    pub(crate) fn primaries(&self) -> Vec<NodeAddr> {
+        let primaries = self.view.primaries.iter();
+        let mut addrs: Vec<_> = primaries.filter_map(|key| self.addr(*key)).collect();
+        addrs.sort();
+        addrs
     }
 
     /// The node to name when a caller gives up on a command of this slot that was here. One without

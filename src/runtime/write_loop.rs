@@ -249,10 +249,7 @@ impl WriteLoop {
         self.wire.records.report(Event::Extracted { id, units });
         let mut wire = self.wire.records.state.lock();
         wire.inflight.add_barrier(id, slots);
-        wire.inflight
-            .cleared()
-            .into_iter()
-            .for_each(|id| self.wire.records.report(Event::Cleared { id }));
+        self.wire.records.report_cleared(&mut wire);
     }
 
     fn gone(&mut self, commands: usize, timed_out: bool, drive: &mut Drive) {
@@ -260,10 +257,7 @@ impl WriteLoop {
         let now = clock::now();
         let mut wire = self.wire.records.state.lock();
         wire.inflight.recheck_barriers();
-        wire.inflight
-            .cleared()
-            .into_iter()
-            .for_each(|id| self.wire.records.report(Event::Cleared { id }));
+        self.wire.records.report_cleared(&mut wire);
         if wire.inflight.is_empty() {
             return;
         }
@@ -328,10 +322,7 @@ impl WriteLoop {
             .outbox
             .disconnect(&mut wire.inflight, why, self.retry_reads);
         self.hand_back(left.strays);
-        wire.inflight
-            .cleared()
-            .into_iter()
-            .for_each(|id| self.wire.records.report(Event::Cleared { id }));
+        self.wire.records.report_cleared(&mut wire);
         self.wire.records.load.set_sent(wire.sent());
         drop(wire);
         self.settle(left.settled);
@@ -342,8 +333,7 @@ impl WriteLoop {
 
     fn settle(&self, settled: Vec<(Settler, Outcome)>) {
         for (ticket, outcome) in settled {
-            self.wire.records.stats.settled(&outcome);
-            ticket.settle(outcome);
+            self.wire.records.settle(ticket, outcome);
         }
     }
 
