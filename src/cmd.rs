@@ -19,27 +19,21 @@ use crate::proto::slot::Slot;
 /// let command = reslot::cmd("CLUSTER").arg("INFO");
 /// ```
 pub fn cmd(name: &str) -> Cmd {
-    let two_words = name.contains(|c: char| c.is_ascii_whitespace());
-    let flaw = if name.is_empty() {
-        Some(Misuse::Invalid("a command needs a name".into()))
-    } else {
-        two_words.then(|| {
-            let name = name.escape_debug();
-            Misuse::Invalid(format!(
-                "{name}: a command's name is one word; add the next one by `Cmd::arg`"
-            ))
-        })
-    };
-    Cmd {
+    let mut command = Cmd {
         encoded: Encoded::new(name.as_bytes()),
         longest: 0,
-        route: None,
         slot: None,
-        patience: Patience::Default,
-        read_only: None,
-        cancel: None,
-        flaw,
+        stated: None,
+    };
+    if name.is_empty() {
+        command.spoil(Misuse::Invalid("a command needs a name".into()));
+    } else if name.bytes().any(|byte| byte.is_ascii_whitespace()) {
+        let name = name.escape_debug();
+        command.spoil(Misuse::Invalid(format!(
+            "{name}: a command's name is one word; add the next one by `Cmd::arg`"
+        )));
     }
+    command
 }
 
 /// A command with its arguments, encoded as they are added.
@@ -52,9 +46,16 @@ pub struct Cmd {
     encoded: Encoded,
     /// Bytes of the longest argument, also if it was too long to be added.
     longest: usize,
-    route: Option<Route>,
     /// The slot of the keys that were added as such.
     slot: Option<Slot>,
+    /// All that few commands have. It lies elsewhere so that others are cheap to pass on.
+    stated: Option<Box<Stated>>,
+}
+
+/// What the caller states about a command, and what is wrong with it.
+#[derive(Clone, Default)]
+struct Stated {
+    route: Option<Route>,
     patience: Patience,
     read_only: Option<bool>,
     cancel: Option<CancelToken>,
@@ -82,9 +83,10 @@ pub enum Route {
 }
 
 /// How long the caller waits for one command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// As configured for the client.
+    #[default]
     Default,
     /// This long from the moment of the call; `None` for ever.
     Timeout(Option<Duration>),
@@ -132,7 +134,7 @@ impl Cmd {
     /// its keys included. Inside a transaction, which runs on one node as a whole, only
     /// [`Route::Key`] counts.
     pub fn route(mut self, route: Route) -> Self {
-        self.route = Some(route);
+        self.state().route = Some(route);
         self
     }
 
@@ -149,14 +151,14 @@ impl Cmd {
     /// It is for commands that are waited for by themselves. In a pipeline or a transaction, which
     /// are waited for as a whole, a command that states a limit is refused.
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.patience = Patience::Timeout(timeout.into());
+        self.state().patience = Patience::Timeout(timeout.into());
         self
     }
 
     /// Waits for the reply until this moment, instead of the client's `response_timeout`: for
     /// several commands that share one limit.
     pub fn deadline(mut self, deadline: Instant) -> Self {
-        self.patience = Patience::Deadline(deadline);
+        self.state().patience = Patience::Deadline(deadline);
         self
     }
 
@@ -166,7 +168,7 @@ impl Cmd {
     /// the client is configured so. The client knows this of Redis' own commands; state it for
     /// others, or say `false` to have a read sent once and to the primary.
     pub fn read_only(mut self, read_only: bool) -> Self {
-        self.read_only = Some(read_only);
+        self.state().read_only = Some(read_only);
         self
     }
 
@@ -175,17 +177,17 @@ impl Cmd {
     /// Like a [`timeout`](Cmd::timeout), a command cannot have it in a pipeline or a transaction:
     /// give the token to those.
     pub fn cancel_token(mut self, token: &CancelToken) -> Self {
-        self.cancel = Some(token.clone());
+        self.state().cancel = Some(token.clone());
         self
     }
 
     pub(crate) fn cancel(&self) -> Option<&CancelToken> {
-        self.cancel.as_ref()
+        self.stated.as_ref()?.cancel.as_ref()
     }
 
     /// Whether the caller stated how long to wait.
     pub(crate) fn states_deadline(&self) -> bool {
-        self.patience != Patience::Default
+        self.patience() != Patience::Default
     }
 
     /// When the caller stops waiting by what it stated, if the call is made `now`.
@@ -208,7 +210,7 @@ impl Cmd {
                 self.longest
             )));
         }
-        self.flaw.clone()
+        self.stated.as_ref()?.flaw.clone()
     }
 
     pub(crate) fn encoded(&self) -> &Encoded {
@@ -221,30 +223,30 @@ impl Cmd {
 
     /// The route that the caller stated.
     pub(crate) fn stated_route(&self) -> Option<&Route> {
-        self.route.as_ref()
+        self.stated.as_ref()?.route.as_ref()
     }
 
     /// The slot that the caller stated, by a route or by keys.
     pub(crate) fn stated_slot(&self) -> Option<Slot> {
-        match &self.route {
+        match self.stated_route() {
             Some(Route::Key(key)) => Some(Slot::of_key(key)),
             Some(_) => None,
             None => self.slot,
         }
     }
 
-    /// Whether the caller left it to the client where the command goes.
-    pub(crate) fn states_no_place(&self) -> bool {
-        self.route.is_none() && self.slot.is_none() && self.read_only.is_none()
+    /// Whether the caller has stated nothing about it but its keys, and nothing is wrong with it.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.stated.is_none() && self.longest <= BULK_BYTES
     }
 
     pub(crate) fn stated_read_only(&self) -> Option<bool> {
-        self.read_only
+        self.stated.as_ref()?.read_only
     }
 
     /// When the caller stops waiting, if the call is made `now`; `None` for never.
     pub(crate) fn deadline_at(&self, now: Instant, default: Option<Duration>) -> Option<Instant> {
-        let timeout = match self.patience {
+        let timeout = match self.patience() {
             Patience::Default => default,
             Patience::Timeout(timeout) => timeout,
             Patience::Deadline(deadline) => return Some(deadline),
@@ -253,8 +255,17 @@ impl Cmd {
         timeout.and_then(|timeout| now.checked_add(timeout))
     }
 
+    fn patience(&self) -> Patience {
+        let stated = self.stated.as_ref();
+        stated.map_or(Patience::Default, |stated| stated.patience)
+    }
+
+    fn state(&mut self) -> &mut Stated {
+        self.stated.get_or_insert_default()
+    }
+
     fn spoil(&mut self, flaw: Misuse) {
-        self.flaw.get_or_insert(flaw);
+        self.state().flaw.get_or_insert(flaw);
     }
 }
 

@@ -76,6 +76,10 @@ impl<'a> Pipeline<'a> {
             return self;
         }
         // At once, so that its buffer is free for the next one.
+        if let Some((facts, pick)) = Request::short_plan(&command) {
+            self.groups.add_shared(index, &command, facts, &pick);
+            return self;
+        }
         let plan = WHOLE
             .check(&command)
             .and_then(|()| Request::plan_now(&command, self.core));

@@ -107,6 +107,16 @@ impl Request {
     /// asked for once with `COMMAND INFO`.
     pub(crate) fn new(command: Cmd, core: &Arc<Core>) -> Result<Self> {
         let deadline = command.deadline_at(clock::now(), core.config.response_timeout);
+        if let Some((facts, pick)) = Self::short_plan(&command) {
+            return Ok(Self {
+                plan: Plan::Shared(facts, pick),
+                deadline,
+                has_own_deadline: false,
+                cancel: None,
+                time_arg: None,
+                encoded: command.into_encoded(),
+            });
+        }
         let cancel = command.cancel();
         let known = Self::check(&command, core, deadline, cancel.as_slice())?;
         let plan = Self::plan(&command, &known, core.is_standalone())?;
@@ -122,6 +132,21 @@ impl Request {
             time_arg,
             encoded: command.into_encoded(),
         })
+    }
+
+    /// How nearly every command is sent, found at once: it is flawless, has one key, and nothing
+    /// is stated about it but perhaps that key.
+    pub(crate) fn short_plan(command: &Cmd) -> Option<(Facts, Pick)> {
+        if !command.is_plain() {
+            return None;
+        }
+        let encoded = command.encoded();
+        let (key, access) = command::find(encoded.args())?.only_key()?;
+        let slot = match command.stated_slot() {
+            Some(slot) => slot,
+            None => Slot::of_key(encoded.arg(key)?),
+        };
+        Some(facts(Target::Slot(slot), access, None))
     }
 
     /// How a command is to be sent, checked like any other; `None` if a server has to be asked
@@ -185,12 +210,6 @@ impl Request {
 
     fn plan(command: &Cmd, known: &Known, standalone: bool) -> Result<Plan> {
         let encoded = command.encoded();
-        if let (Known::Table(spec), true) = (known, command.states_no_place()) {
-            if let Some((slot, access)) = spec.only_key(encoded.args()) {
-                let (facts, pick) = facts(Target::Slot(slot), access, None);
-                return Ok(Plan::Shared(facts, pick));
-            }
-        }
         let place = match known.place(encoded) {
             // All keys are on the one server; where the first one would be does not matter.
             Err(CrossSlot(slot, _)) if standalone => Place::Slot(slot),

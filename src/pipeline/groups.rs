@@ -9,9 +9,9 @@ use crate::client::Core;
 use crate::cmd::Cmd;
 use crate::error::{Error, Result};
 use crate::proto::cluster::NodeKey;
-use crate::proto::outcome::Outcome;
+use crate::proto::outcome::Failure;
 use crate::proto::slot::Slot;
-use crate::proto::unit::{Batch, Body, Target, Ticket, Unit};
+use crate::proto::unit::{Batch, Body, Facts, Target, Ticket, Unit};
 use crate::proto::value::Value;
 use crate::reply::order::{Ran, may_have_run};
 use crate::reply::{Cell, Home, Settler};
@@ -23,24 +23,18 @@ use crate::runtime::routes::{Pick, Snapshot, Submitted};
 /// routes may stay the same while slots move; then each slot looks for its own way.
 const ROUNDS: usize = 3;
 
-/// Whose result a place of the cell is, and where it was sent.
-#[derive(Debug)]
-struct Place {
-    /// The index in the pipeline.
-    index: usize,
-    slot: Option<Slot>,
-    /// `None` is the coordinator, or a node that the command names.
-    node: Option<NodeKey>,
-}
+/// Commands that a part has room for at first.
+const ROOM: usize = 32;
 
-impl Place {
-    fn ran(&self, outcome: &Outcome) -> Ran {
-        Ran {
-            index: self.index,
-            slot: self.slot,
-            may_have_run: may_have_run(outcome),
-        }
-    }
+/// Whose result a place of the cell is: the index in the pipeline, and the slot.
+type Place = (usize, Option<Slot>);
+
+/// Places of the cell that were sent to one node: to the coordinator, or one that the command
+/// names, if it is `None`.
+#[derive(Debug)]
+struct Sent {
+    node: Option<NodeKey>,
+    places: Vec<Place>,
 }
 
 /// Commands by the node that serves them, and those that name their node.
@@ -49,6 +43,8 @@ pub(super) struct Groups<'a> {
     core: &'a Arc<Core>,
     /// By these routes they are grouped.
     snapshot: Arc<Snapshot>,
+    /// Other routes than those that grouped them first.
+    has_changed: bool,
     parts: Vec<Part>,
     /// Commands that name their node, which need not exist.
     pinned: Vec<(Pick, Batch, usize)>,
@@ -59,8 +55,7 @@ pub(super) struct Groups<'a> {
 struct Part {
     key: Option<NodeKey>,
     batch: Batch,
-    /// The index in the pipeline and the slot of each command.
-    places: Vec<(usize, Option<Slot>)>,
+    places: Vec<Place>,
 }
 
 impl<'a> Groups<'a> {
@@ -68,6 +63,7 @@ impl<'a> Groups<'a> {
         Self {
             core,
             snapshot: core.routes.snapshot(),
+            has_changed: false,
             parts: Vec::new(),
             pinned: Vec::new(),
         }
@@ -86,18 +82,22 @@ impl<'a> Groups<'a> {
                 return Err(refused(command.encoded(), why));
             }
         };
-        let bytes = command.encoded().as_bytes();
         if matches!(pick, Pick::Node(_)) {
-            let mut batch = Batch::default();
-            batch.push(bytes, facts);
+            let mut batch = Batch::with_room(1);
+            batch.push(command.encoded().as_bytes(), facts);
             self.pinned.push((pick, batch, index));
-            return Ok(());
+        } else {
+            self.add_shared(index, command, facts, &pick);
         }
-        let key = self.core.routes.route(&self.snapshot, facts.target, &pick);
-        let part = self.part(key);
-        part.batch.push(bytes, facts);
-        part.places.push((index, facts.target.slot()));
         Ok(())
+    }
+
+    /// Adds a command that names no node.
+    pub(super) fn add_shared(&mut self, index: usize, command: &Cmd, facts: Facts, pick: &Pick) {
+        let key = self.core.routes.route(&self.snapshot, facts.target, pick);
+        let part = self.part(key);
+        part.batch.push(command.encoded().as_bytes(), facts);
+        part.places.push((index, facts.target.slot()));
     }
 
     /// How many commands it has.
@@ -110,7 +110,7 @@ impl<'a> Groups<'a> {
     fn part(&mut self, key: Option<NodeKey>) -> &mut Part {
         let at = self.parts.iter().position(|part| part.key == key);
         let at = at.unwrap_or_else(|| {
-            let (batch, places) = (Batch::default(), Vec::new());
+            let (batch, places) = (Batch::with_room(ROOM), Vec::with_capacity(ROOM));
             self.parts.push(Part { key, batch, places });
             self.parts.len() - 1
         });
@@ -132,40 +132,60 @@ impl<'a> Groups<'a> {
         let core = self.core;
         let (cell, settler) = core.cell(commands, None);
         let _registration = cancel.map(|token| token.register(core, &cell));
-        let order = self.hand_over((&cell, settler), deadline);
+        let sent = self.hand_over((&cell, settler), deadline);
         core.wait(&cell, deadline);
         let outcomes = cell.take();
+        let places = || sent.iter().flat_map(|sent| &sent.places);
         let reordered = cell.take_order().map_or_else(Vec::new, |ended| {
-            let ran = order.iter().zip(&outcomes);
-            let ran = ran.map(|(place, outcome)| place.ran(outcome));
+            let ran = places()
+                .zip(&outcomes)
+                .map(|(&(index, slot), outcome)| Ran {
+                    index,
+                    slot,
+                    may_have_run: may_have_run(outcome),
+                });
             ended.overtaken(&ran.collect::<Vec<_>>())
         });
-        for (place, outcome) in order.into_iter().zip(outcomes) {
-            let result = outcome.map_err(|mut failure| {
-                // Who gives up on a whole pipeline does not know where each command was.
-                failure.slot = failure.slot.or(place.slot);
-                let waited = failure.is_given_up().then_some(Home::Coordinator);
-                let home = place.node.map(Home::Node).or(waited);
-                let node = home.and_then(|home| self.snapshot.blamed(home, place.slot));
-                if let (None, Some(node)) = (&failure.node, node) {
-                    let records = &node.wire.records;
-                    failure.was_at(&records.addr, records.connect_error());
-                }
-                Error::from(failure)
-            });
-            results[place.index] = Some(result);
+        let nodes = sent.iter();
+        let nodes = nodes.flat_map(|sent| sent.places.iter().map(|_| sent.node));
+        for ((&(index, slot), node), outcome) in places().zip(nodes).zip(outcomes) {
+            let result = outcome.map_err(|failure| self.explain(failure, slot, node));
+            results[index] = Some(result);
         }
         reordered
     }
 
-    /// Hands everything over and tells what each place of the cell is.
+    /// Who gives up on a whole pipeline does not know where each command was.
+    #[cold]
+    fn explain(
+        &self,
+        mut failure: Box<Failure>,
+        slot: Option<Slot>,
+        node: Option<NodeKey>,
+    ) -> Error {
+        failure.slot = failure.slot.or(slot);
+        let node = match self.has_changed {
+            false => node,
+            true => slot.and_then(|slot| self.snapshot.owner(slot)),
+        };
+        let waited = failure.is_given_up().then_some(Home::Coordinator);
+        let home = node.map(Home::Node).or(waited);
+        let node = home.and_then(|home| self.snapshot.blamed(home, slot));
+        if let (None, Some(node)) = (&failure.node, node) {
+            let records = &node.wire.records;
+            failure.was_at(&records.addr, records.connect_error());
+        }
+        Error::from(failure)
+    }
+
+    /// Hands everything over and tells what the places of the cell are, in order.
     fn hand_over(
         &mut self,
         (cell, settler): (&Cell, Settler),
         deadline: Option<Instant>,
-    ) -> Vec<Place> {
+    ) -> Vec<Sent> {
         let core = self.core;
-        let mut order = Vec::with_capacity(self.len());
+        let mut sent = Vec::with_capacity(self.parts.len() + self.pinned.len());
         let mut rest = Some(settler);
         let mut unit = |batch: Batch| {
             let places = batch.len();
@@ -174,29 +194,20 @@ impl<'a> Groups<'a> {
         };
         let mut parts = Vec::with_capacity(self.parts.len());
         for part in std::mem::take(&mut self.parts) {
-            let places = part.places.into_iter().map(|(index, slot)| Place {
-                index,
-                slot,
-                node: part.key,
-            });
-            order.extend(places);
+            let (node, places) = (part.key, part.places);
+            sent.push(Sent { node, places });
             parts.push((part.key, unit(part.batch)));
         }
         let mut pinned = Vec::with_capacity(self.pinned.len());
         for (pick, batch, index) in std::mem::take(&mut self.pinned) {
-            order.push(Place {
-                index,
-                slot: None,
-                node: core.routes.route(&self.snapshot, Target::Node, &pick),
-            });
+            let node = core.routes.route(&self.snapshot, Target::Node, &pick);
+            let places = vec![(index, None)];
+            sent.push(Sent { node, places });
             pinned.push((pick, unit(batch)));
         }
         let (submitted, snapshot) = self.submit(parts, core.may_drive(deadline));
         if let Some(snapshot) = snapshot {
-            order.iter_mut().for_each(|place| {
-                place.node = place.slot.and_then(|slot| snapshot.owner(slot));
-            });
-            self.snapshot = snapshot;
+            (self.snapshot, self.has_changed) = (snapshot, true);
         }
         // All nodes work at the same time: first everything is written, then read.
         submitted.driven.iter().for_each(Driven::write);
@@ -215,7 +226,7 @@ impl<'a> Groups<'a> {
         let is_over = || core.is_over(cell, deadline);
         let driven = submitted.driven.iter();
         driven.for_each(|driven| driven.read(is_over));
-        order
+        sent
     }
 
     /// Puts the parts where they belong. If the routes have changed since they were made, the new

@@ -229,7 +229,7 @@ pub(crate) fn chain(ledger: &Ledger, slot: u16) -> Unit<TestTicket> {
 
 /// A part of a pipeline with one command per slot named.
 pub(crate) fn part(ledger: &Ledger, slots: &[u16]) -> Unit<TestTicket> {
-    let mut batch = Batch::default();
+    let mut batch = Batch::with_room(0);
     for &slot in slots {
         batch.push(format!("{slot}\n").as_bytes(), facts(slot));
     }

@@ -79,6 +79,8 @@ pub(crate) enum Bytes {
     Own(Vec<u8>, usize),
     /// The same, shared: the write loop keeps a large buffer alive while it writes from it.
     Shared(Arc<Vec<u8>>, Range<usize>),
+    /// A range of the bytes of a batch.
+    Batch(Arc<Batch>, Range<usize>),
 }
 
 impl Bytes {
@@ -86,6 +88,7 @@ impl Bytes {
         match self {
             Bytes::Own(buffer, start) => &buffer[*start..],
             Bytes::Shared(buffer, range) => &buffer[range.clone()],
+            Bytes::Batch(batch, range) => &batch.bytes[range.clone()],
         }
     }
 
@@ -98,24 +101,35 @@ impl Bytes {
         }
         match self {
             Bytes::Shared(buffer, range) => Bytes::Shared(Arc::clone(buffer), range.clone()),
+            Bytes::Batch(batch, range) => Bytes::Batch(Arc::clone(batch), range.clone()),
             Bytes::Own(..) => unreachable!("it was made shared just above"),
         }
     }
 }
 
+/// Encoded bytes of a command with a key and perhaps a short value.
+const USUAL_BYTES: usize = 40;
+
 /// The commands of one pipeline that start out for one node, in one buffer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Batch {
-    bytes: Arc<Vec<u8>>,
+    bytes: Vec<u8>,
     /// For each command the offset behind its last byte, and its facts.
     commands: Vec<(usize, Facts)>,
 }
 
 impl Batch {
+    /// A batch that has room for so many commands of usual size; it may get more.
+    pub(crate) fn with_room(commands: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(commands * USUAL_BYTES),
+            commands: Vec::with_capacity(commands),
+        }
+    }
+
     pub(crate) fn push(&mut self, encoded: &[u8], facts: Facts) {
-        let bytes = Arc::get_mut(&mut self.bytes).expect("a batch is not shared while it is built");
-        bytes.extend_from_slice(encoded);
-        self.commands.push((bytes.len(), facts));
+        self.bytes.extend_from_slice(encoded);
+        self.commands.push((self.bytes.len(), facts));
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -255,9 +269,7 @@ impl<T> Unit<T> {
     pub(crate) fn share_bytes(&mut self) -> Bytes {
         match &mut self.body {
             Body::One(bytes, _) | Body::Chain { bytes, .. } => bytes.share(),
-            Body::Part(batch, range) => {
-                Bytes::Shared(Arc::clone(&batch.bytes), batch.byte_range(range))
-            }
+            Body::Part(batch, range) => Bytes::Batch(Arc::clone(batch), batch.byte_range(range)),
         }
     }
 

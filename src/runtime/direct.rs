@@ -4,6 +4,9 @@
 //! as the threads of the node, so whatever happens to the unit afterwards (redirect, timeout,
 //! cancel, lost connection) is the same. What it cannot finish at once it leaves to them: bytes
 //! that the kernel does not take, and replies that do not come within a read slice.
+//!
+//! A large part of a pipeline is written by its caller also behind what others have on the wire,
+//! and read by whoever reads.
 
 use std::sync::Arc;
 
@@ -21,14 +24,14 @@ pub(crate) struct Driven {
     mark: u64,
 }
 
-/// Puts an admitted unit on the wire of an idle node; it comes back if the node has other work. The
-/// routes must be held until this returns: no change of its slot may be on its way to the node.
+/// Puts an admitted unit on the wire of a node that is free for it; else it comes back. The routes
+/// must be held until this returns: no change of its slot may be on its way to the node.
 pub(super) fn stage(node: &Arc<NodeHandle>, unit: Unit<Settler>) -> Result<Driven, Unit<Settler>> {
     let Some(mut drive) = node.wire.drive.try_lock() else {
         return Err(unit);
     };
     unit.ticket.set_home(Home::Node(node.key));
-    let mark = drive.stage_alone(&node.wire.records, unit)?;
+    let mark = drive.stage_at_once(&node.wire.records, unit)?;
     Ok(Driven {
         node: Arc::clone(node),
         mark,
@@ -151,7 +154,7 @@ mod tests {
                 }
                 let (_cell, unit) = ping();
                 let mut drive = wire.drive.lock();
-                let unit = drive.stage_alone(records, unit).unwrap_err();
+                let unit = drive.stage_at_once(records, unit).unwrap_err();
                 drive.outbox.submit(unit, &mut Vec::new());
                 assert!(!drive.stage(records), "what has come is to be read first");
                 assert!(!wire.read_unasked(), "that was not the end yet");

@@ -11,6 +11,10 @@ use crate::proto::outbox::Outbox;
 use crate::proto::unit::Unit;
 use crate::reply::{Home, Settler};
 
+/// A caller writes a part of so many commands by itself, also behind others that are on the wire.
+/// Less than that is better written by the write loop, together with what comes meanwhile.
+const LARGE_PART: usize = 16;
+
 /// Whoever holds this is the only one who writes.
 pub(crate) struct Drive {
     pub(super) outbox: Outbox<Settler>,
@@ -122,21 +126,25 @@ impl Drive {
         }
     }
 
-    /// Puts a unit on the wire if nothing at all is before it, and gives the mark that its last
-    /// reply passes. No change of its slot may be on its way here: the caller holds the routes.
-    pub(super) fn stage_alone(
+    /// Puts a unit on the wire if nothing is to be written before it (and nothing is on the wire,
+    /// unless the unit is large), and gives the mark that its last reply passes. No change of its
+    /// slot may be on its way here: the caller holds the routes.
+    pub(super) fn stage_at_once(
         &mut self,
         records: &Records,
         unit: Unit<Settler>,
     ) -> Result<u64, Unit<Settler>> {
-        let idle = self.outbox.is_connected()
+        let admitted = amount(&unit);
+        let is_next = self.outbox.is_connected()
             && self.outbox.is_idle()
-            && records.load.holds_only(amount(&unit))
+            && match unit.places() {
+                LARGE_PART.. => records.load.queues_only(admitted),
+                _ => records.load.holds_only(admitted),
+            }
             && self.look(records) == Look::Quiet;
-        if !idle {
+        if !is_next {
             return Err(unit);
         }
-        let admitted = amount(&unit);
         let mut strays = Vec::new();
         self.outbox.submit(unit, &mut strays);
         if !strays.is_empty() {
@@ -169,36 +177,69 @@ mod tests {
     use crate::proto::unit::{Batch, Body, Facts, Target};
     use crate::reply::Cell;
     use crate::runtime::transport::memory::pair;
+    use crate::runtime::transport::{Connection, ReadHalf};
     use crossbeam_channel::unbounded;
     use std::sync::Arc;
 
-    #[test]
-    fn what_does_not_fit_into_one_write_still_counts() {
-        let limit = Amount {
-            commands: 100,
-            bytes: 100 * WRITE_BYTES,
-        };
-        let (inbox, _messages) = unbounded();
-        let (events, _reported) = unbounded();
+    const ROOM: Amount = Amount {
+        commands: 1000,
+        bytes: 100 * WRITE_BYTES,
+    };
+
+    /// What a node knows, and its writing side, connected to a server that reads nothing: the other
+    /// halves of the connection.
+    fn node() -> (Records, Drive, (Box<dyn ReadHalf>, Connection)) {
+        let ((inbox, _), (events, _)) = (unbounded(), unbounded());
         let addr = NodeAddr::new("h", 1);
-        let records = Records::new(NodeKey::new(0), addr, limit, None, inbox, events);
-        let (connection, _server) = pair(1024);
+        let records = Records::new(NodeKey::new(0), addr, ROOM, None, inbox, events);
+        let (connection, server) = pair(1024);
         let mut drive = Drive::new();
         drive.outbox.connect();
         drive.write = Some(connection.write);
-        let mut batch = Batch::default();
+        (records, drive, (connection.read, server))
+    }
+
+    /// Commands of one slot, and the cell that they end in.
+    fn part(records: &Records, commands: usize, bytes: usize) -> (Arc<Cell>, Unit<Settler>) {
+        let mut batch = Batch::with_room(commands);
         let target = Target::Slot(Slot::of_key(b"k"));
         let facts = Facts {
             target,
             repeatable: false,
         };
-        (0..8).for_each(|_| batch.push(&vec![b'x'; WRITE_BYTES / 3], facts));
-        let (_cell, settler) = Cell::new(8, None, None);
-        let unit = Unit::new(settler, Body::Part(Arc::new(batch), 0..8), None);
+        (0..commands).for_each(|_| batch.push(&vec![b'x'; bytes], facts));
+        let (cell, settler) = Cell::new(commands, None, None);
+        let body = Body::Part(Arc::new(batch), 0..commands);
+        let unit = Unit::new(settler, body, None);
+        records.load.try_admit(amount(&unit)).unwrap();
+        (cell, unit)
+    }
+
+    #[test]
+    fn what_does_not_fit_into_one_write_still_counts() {
+        let (records, mut drive, _server) = node();
+        let (_cell, unit) = part(&records, 8, WRITE_BYTES / 3);
         let admitted = amount(&unit);
-        records.load.try_admit(admitted).unwrap();
-        assert!(drive.stage_alone(&records, unit).is_ok());
+        assert!(drive.stage_at_once(&records, unit).is_ok());
         assert!(drive.outbox.waiting() > 0, "too small a unit for this test");
         assert_eq!(records.load.total(), admitted);
+    }
+
+    #[test]
+    fn only_a_large_part_goes_behind_what_is_on_the_wire_and_nothing_before_what_waits() {
+        let (records, mut drive, _server) = node();
+        let (_first, unit) = part(&records, 1, 1);
+        let first = drive.stage_at_once(&records, unit).unwrap();
+        let (_behind, unit) = part(&records, LARGE_PART, 1);
+        let unit = drive.stage_at_once(&records, unit).unwrap_err();
+        drive.write(&records);
+        assert!(drive.stage_at_once(&records, unit).unwrap() > first);
+        drive.write(&records);
+        let (_small, unit) = part(&records, LARGE_PART - 1, 1);
+        let small = drive.stage_at_once(&records, unit).unwrap_err();
+        // It is on its way to the write loop.
+        let (_large, unit) = part(&records, LARGE_PART, 1);
+        let large = drive.stage_at_once(&records, unit).unwrap_err();
+        drop((small, large));
     }
 }

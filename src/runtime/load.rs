@@ -120,6 +120,11 @@ impl Load {
         !self.closed.load(Ordering::SeqCst) && self.total().commands == this.commands
     }
 
+    /// Whether nothing else than this, which was admitted, waits to be written here.
+    pub(crate) fn queues_only(&self, this: Amount) -> bool {
+        !self.closed.load(Ordering::SeqCst) && self.waiting() == this.commands
+    }
+
     /// Commands that wait to be written.
     pub(crate) fn waiting(&self) -> usize {
         self.coming.get().commands + self.queued.get().commands

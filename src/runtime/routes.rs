@@ -229,7 +229,7 @@ impl Routes {
         debug_assert!(driven.is_none(), "nobody would write it");
     }
 
-    /// The same; but with `direct` a unit for an idle node is put on the wire at once, to be
+    /// The same; but with `direct` a unit for a free node is put on the wire at once, to be
     /// written and read by the calling thread.
     pub(crate) fn submit_or_drive(
         &self,
@@ -336,7 +336,7 @@ impl Routes {
     }
 
     /// Puts the parts of one pipeline where they belong, if `seen` is still what is published;
-    /// otherwise they come back to be grouped anew. With `direct`, parts for idle nodes are put on
+    /// otherwise they come back to be grouped anew. With `direct`, parts for free nodes are put on
     /// the wire by the calling thread.
     pub(crate) fn submit_parts(
         &self,

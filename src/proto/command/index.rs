@@ -17,22 +17,20 @@ const EMPTY: u16 = u16::MAX;
 /// Longest name or subcommand; what is longer need not be hashed.
 const LONGEST: usize = 24;
 
-/// Looks a command up; case does not matter. `sub` is argument 1, and counts only where the command
-/// is a container of subcommands.
+/// Looks up the command that these arguments begin with; case does not matter. Argument 1 counts
+/// only where the command is a container of subcommands.
 ///
 /// `None` for a command that is not in the table, or a subcommand that its container does not list.
-pub(crate) fn lookup(name: &[u8], sub: Option<&[u8]>) -> Option<&'static Spec> {
-    let command = probe(name, b"")?;
-    match sub {
-        Some(sub) if command.container && !sub.is_empty() => probe(name, sub),
-        _ => Some(command),
-    }
-}
-
-/// Looks up the command that these arguments begin with.
 pub(crate) fn find<'a>(mut args: impl Iterator<Item = &'a [u8]>) -> Option<&'static Spec> {
     let name = args.next()?;
-    lookup(name, args.next())
+    let command = probe(name, b"")?;
+    if !command.container {
+        return Some(command);
+    }
+    match args.next() {
+        Some(sub) if !sub.is_empty() => probe(name, sub),
+        _ => Some(command),
+    }
 }
 
 fn probe(name: &[u8], sub: &[u8]) -> Option<&'static Spec> {
@@ -42,14 +40,18 @@ fn probe(name: &[u8], sub: &[u8]) -> Option<&'static Spec> {
     let mut at = hash(name, sub) as usize % SIZE;
     while INDEX[at] != EMPTY {
         let spec = &COMMANDS[usize::from(INDEX[at])];
-        if spec.name.as_bytes().eq_ignore_ascii_case(name)
-            && spec.sub.as_bytes().eq_ignore_ascii_case(sub)
-        {
+        if is(spec.name, name) && is(spec.sub, sub) {
             return Some(spec);
         }
         at = (at + 1) % SIZE;
     }
     None
+}
+
+/// Whether it is this word of the table, in any case. Words are short: nothing is faster.
+fn is(word: &str, text: &[u8]) -> bool {
+    let pairs = word.bytes().zip(text);
+    word.len() == text.len() && pairs.into_iter().all(|(a, b)| a == b.to_ascii_uppercase())
 }
 
 /// FNV-1a over the letters without their case; other bytes may collide, which only costs time.
@@ -115,6 +117,10 @@ const fn build_index() -> [u16; SIZE] {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+
+    fn lookup(name: &[u8], sub: Option<&[u8]>) -> Option<&'static Spec> {
+        find([name].into_iter().chain(sub))
+    }
 
     #[test]
     fn every_command_is_found_in_any_case_and_once() {

@@ -91,18 +91,16 @@ impl Spec {
         self.keys.visit(args, visit);
     }
 
-    /// The slot of nearly every command, found at once: it has one key, whose place is fixed, and
-    /// nothing else depends on its arguments. `None` for all others, and without that key.
-    pub(crate) fn only_key<'a, I>(&self, mut args: I) -> Option<(Slot, Access)>
-    where
-        I: Iterator<Item = &'a [u8]>,
-    {
+    /// What nearly every command does to the data, and where its key is, found at once: it has
+    /// one key, whose place is fixed, and nothing else depends on its arguments. `None` for all
+    /// others.
+    pub(crate) fn only_key(&self) -> Option<(usize, Access)> {
         let is_plain = self.wait == Wait::Never && self.stores_from.is_none();
         match (self.keys, self.scope) {
             (Keys::Range { first, last, .. }, Scope::Any)
                 if is_plain && i16::from(last) == i16::from(first) =>
             {
-                Some((Slot::of_key(args.nth(first.into())?), self.access))
+                Some((first.into(), self.access))
             }
             _ => None,
         }

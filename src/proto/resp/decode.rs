@@ -147,6 +147,12 @@ impl Decoder {
         loop {
             let frame = match self.stage {
                 Stage::Line => {
+                    if let Some(string) = self.whole_string() {
+                        if let Some(frame) = self.put(string) {
+                            return Ok(Some(frame));
+                        }
+                        continue;
+                    }
                     if let Some(&kind) = self.input.unused().first() {
                         Token::check_kind(kind)?;
                     }
@@ -201,6 +207,22 @@ impl Decoder {
                 return Ok(frame);
             }
         }
+    }
+
+    /// What nearly every value is: a string that has arrived as a whole, far from any limit. Any
+    /// other one is left to the general way, which decides what is wrong with it or waits for more.
+    #[inline]
+    fn whole_string(&mut self) -> Option<Value> {
+        if self.skip.is_some() {
+            return None;
+        }
+        let before = if self.stack.is_empty() { 0 } else { self.bytes };
+        let left = (self.limits.reply_bytes as u64).saturating_sub(before);
+        let most = left.min(self.limits.bulk_bytes as u64);
+        let (string, bytes) = self.input.whole_string(most as usize)?;
+        let value = Value::Bulk(string.to_vec());
+        self.bytes = before + bytes as u64;
+        Some(value)
     }
 
     /// The header of a string.

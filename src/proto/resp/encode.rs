@@ -119,6 +119,19 @@ impl Encoded {
 
     /// Appends `$len\r\n`.
     fn push_length(&mut self, len: usize) {
+        let digit = |digit: usize| b'0' + digit as u8;
+        match len {
+            0..10 => {
+                return self
+                    .bytes
+                    .extend_from_slice(&[b'$', digit(len), b'\r', b'\n']);
+            }
+            10..100 => {
+                let length = [b'$', digit(len / 10), digit(len % 10), b'\r', b'\n'];
+                return self.bytes.extend_from_slice(&length);
+            }
+            _ => {}
+        }
         let mut room = [0; 1 + DIGITS + 2];
         room[1 + DIGITS] = b'\r';
         room[1 + DIGITS + 1] = b'\n';

@@ -11,6 +11,9 @@ const MOST: usize = 256 * 1024;
 /// Least room offered to a read.
 const LEAST_ROOM: usize = 4 * 1024;
 
+/// Most digits of a length that is read the short way.
+const LENGTH_DIGITS: usize = 7;
+
 /// Received bytes that are not yet used.
 ///
 /// Invariant: `start + scanned <= end <= buffer.len()`.
@@ -112,6 +115,39 @@ impl Input {
         }
         self.start += len + 2;
         Ok(Some(&self.buffer[start..start + len]))
+    }
+
+    /// Takes a bulk string with its header, if all of it has been received, nothing is wrong with
+    /// it, and it has at most `most` bytes, all together; gives the string, and how many those are.
+    #[inline]
+    pub(super) fn whole_string(&mut self, most: usize) -> Option<(&[u8], usize)> {
+        let unused = self.unused();
+        let [b'$', digits @ ..] = unused else {
+            return None;
+        };
+        let mut len = 0;
+        let count = digits.iter().take(LENGTH_DIGITS).take_while(|digit| {
+            let is_digit = digit.is_ascii_digit();
+            if is_digit {
+                len = len * 10 + usize::from(**digit - b'0');
+            }
+            is_digit
+        });
+        let count = count.count();
+        let is_canonical = count == 1 || (count > 1 && digits[0] != b'0');
+        let from = 1 + count + 2;
+        let (to, end) = (from + len, from + len + 2);
+        let is_whole = is_canonical
+            && end <= unused.len().min(most)
+            && unused[from - 2..from] == *b"\r\n"
+            && unused[to..end] == *b"\r\n";
+        if !is_whole {
+            return None;
+        }
+        let start = self.start;
+        self.start += end;
+        self.scanned = 0;
+        Some((&self.buffer[start + from..start + to], end))
     }
 
     /// Bytes of memory held.

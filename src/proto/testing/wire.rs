@@ -87,7 +87,7 @@ pub(crate) fn transaction(ledger: &Ledger, members: &[Command]) -> Unit<TestTick
 /// A part of a pipeline.
 pub(crate) fn pipeline(ledger: &Ledger, commands: &[Command]) -> Unit<TestTicket> {
     let first = ledger.len();
-    let mut batch = Batch::default();
+    let mut batch = Batch::with_room(0);
     for (command, place) in commands.iter().zip(first..) {
         batch.push(command.line('C', place).as_bytes(), command.facts());
     }
