@@ -140,11 +140,11 @@ impl Request {
         if !command.is_plain() {
             return None;
         }
-        let encoded = command.encoded();
-        let (key, access) = command::find(encoded.args())?.only_key()?;
+        let mut args = command.encoded().args();
+        let (key, access) = command::find_plain(args.next()?)?.only_key()?;
         let slot = match command.stated_slot() {
             Some(slot) => slot,
-            None => Slot::of_key(encoded.arg(key)?),
+            None => Slot::of_key(args.nth(key - 1)?),
         };
         Some(facts(Target::Slot(slot), access, None))
     }

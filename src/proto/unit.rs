@@ -108,7 +108,7 @@ impl Bytes {
 }
 
 /// Encoded bytes of a command with a key and perhaps a short value.
-const USUAL_BYTES: usize = 40;
+const USUAL_BYTES: usize = 32;
 
 /// The commands of one pipeline that start out for one node, in one buffer.
 #[derive(Debug)]

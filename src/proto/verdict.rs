@@ -86,6 +86,7 @@ fn redirected<T: Ticket>(
 }
 
 /// How the command at this place ended by this reply.
+#[inline]
 pub(crate) fn outcome_of<T>(
     unit: &Unit<T>,
     place: usize,

@@ -11,7 +11,7 @@ use super::transport::{ReadHalf, is_slice};
 use crate::proto::cluster::Event;
 use crate::proto::maintenance::{Moving, Notice};
 use crate::proto::redirect::Redirect;
-use crate::proto::resp::decode::{Decoder, Frame};
+use crate::proto::resp::decode::Decoder;
 use crate::proto::value::Value;
 use crate::proto::verdict::{Answer, Reply};
 use crate::reply::{Home, Settler};
@@ -141,9 +141,8 @@ impl ReadSide {
         let Some(link) = &mut self.link else { return };
         let generation = link.generation;
         let fault = loop {
-            match link.decoder.next_frame() {
-                Ok(Some(Frame::Reply(reply))) => self.replies.push_back(reply),
-                Ok(Some(Frame::Push(push))) => link.hear(&push, records),
+            match link.decoder.take_replies(&mut self.replies) {
+                Ok(Some(push)) => link.hear(&push, records),
                 Ok(None) => break None,
                 // What came before the fault is good.
                 Err(error) => break Some(error.to_string()),

@@ -162,8 +162,10 @@ impl Snapshot {
                     .and_then(|(_, key)| self.node(*key))
                     .map_or(Way::Nowhere, Way::Node);
             }
-            (Target::Slot(slot), Pick::Replica) => self.replica(slot, turn).or(self.owner(slot)),
-            (Target::Slot(slot), Pick::Primary) => self.owner(slot),
+            (Target::Slot(slot), Pick::Replica) if !self.view.replicas.is_empty() => {
+                self.replica(slot, turn).or(self.owner(slot))
+            }
+            (Target::Slot(slot), Pick::Primary | Pick::Replica) => self.owner(slot),
             (Target::Any | Target::Node, _) => choose(&self.view.usable, turn),
         };
         key.and_then(|key| self.node(key))

@@ -33,6 +33,11 @@ pub(crate) fn find<'a>(mut args: impl Iterator<Item = &'a [u8]>) -> Option<&'sta
     }
 }
 
+/// Looks up a command that is no container of subcommands.
+pub(crate) fn find_plain(name: &[u8]) -> Option<&'static Spec> {
+    probe(name, b"").filter(|spec| !spec.container)
+}
+
 fn probe(name: &[u8], sub: &[u8]) -> Option<&'static Spec> {
     if name.len() > LONGEST || sub.len() > LONGEST {
         return None;

@@ -24,7 +24,7 @@ mod table;
 pub(crate) use aggregate::Aggregate;
 pub(crate) use blocking::{Blocking, TimeArg};
 pub(crate) use dynamic::DynamicSpec;
-pub(crate) use index::find;
+pub(crate) use index::{find, find_plain};
 pub(crate) use spec::{Access, CrossSlot, Spec, Target};
 
 #[cfg(test)]

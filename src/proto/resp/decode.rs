@@ -1,5 +1,7 @@
 //! Bytes to replies: incremental, without recursion, in bounded memory.
 
+use std::collections::VecDeque;
+
 use super::body::{LARGE, LargeBody};
 use super::fault::{ProtocolError, ReplyLimit};
 use super::input::Input;
@@ -141,6 +143,34 @@ impl Decoder {
             self.failed = Some(error);
         }
         result
+    }
+
+    /// Takes all replies that have been received, up to the next push, which is returned.
+    ///
+    /// An error is final: the same one is returned from then on.
+    pub(crate) fn take_replies(
+        &mut self,
+        replies: &mut VecDeque<Result<Value, ReplyLimit>>,
+    ) -> Result<Option<Vec<Value>>, ProtocolError> {
+        loop {
+            while let Some(string) = self.whole_reply() {
+                replies.push_back(Ok(string));
+            }
+            match self.next_frame()? {
+                Some(Frame::Reply(reply)) => replies.push_back(reply),
+                Some(Frame::Push(push)) => return Ok(Some(push)),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// The next reply, if it is a string that has arrived as a whole.
+    #[inline]
+    fn whole_reply(&mut self) -> Option<Value> {
+        let begins = matches!(self.stage, Stage::Line) && self.stack.is_empty();
+        (begins && self.failed.is_none())
+            .then(|| self.whole_string())
+            .flatten()
     }
 
     fn advance(&mut self) -> Result<Option<Frame>, ProtocolError> {

@@ -34,6 +34,20 @@ impl Encoded {
     /// A command that has only a name so far.
     pub(crate) fn new(name: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(HEADROOM + name.len() + FRAMING + FIRST_ARGS);
+        if let short @ 1..10 = name.len() {
+            // Nearly all names: the same, in fewer steps.
+            let mut header = *b"            *1\r\n$0\r\n";
+            header[HEADROOM + 1] += short as u8;
+            bytes.extend_from_slice(&header);
+            bytes.extend_from_slice(name);
+            bytes.extend_from_slice(b"\r\n");
+            let (start, count) = (HEADROOM - 4, 1);
+            return Self {
+                bytes,
+                start,
+                count,
+            };
+        }
         bytes.extend_from_slice(b"            *0\r\n");
         let mut command = Self {
             bytes,
@@ -236,6 +250,18 @@ mod tests {
         assert_eq!(buffer, [b"before", &whole[..]].concat());
         let (bytes, start) = set.into_bytes();
         assert_eq!(bytes[start..], whole);
+    }
+
+    #[test]
+    fn names_and_arguments_of_any_length() {
+        for len in (0..=110).chain([999, 1000, 12_345]) {
+            let text = "x".repeat(len);
+            let mut command = Encoded::new(text.as_bytes());
+            command.push(text.as_bytes());
+            let arg = format!("${len}\r\n{text}\r\n");
+            let wire = format!("*2\r\n{arg}{arg}");
+            assert_eq!(String::from_utf8_lossy(command.as_bytes()), wire);
+        }
     }
 
     #[test]

@@ -11,9 +11,6 @@ const MOST: usize = 256 * 1024;
 /// Least room offered to a read.
 const LEAST_ROOM: usize = 4 * 1024;
 
-/// Most digits of a length that is read the short way.
-const LENGTH_DIGITS: usize = 7;
-
 /// Received bytes that are not yet used.
 ///
 /// Invariant: `start + scanned <= end <= buffer.len()`.
@@ -122,25 +119,23 @@ impl Input {
     #[inline]
     pub(super) fn whole_string(&mut self, most: usize) -> Option<(&[u8], usize)> {
         let unused = self.unused();
-        let [b'$', digits @ ..] = unused else {
-            return None;
+        // A longer length is for large strings, for which no short way is needed.
+        let (digits, from) = match unused {
+            [b'$', digits @ b'0'..=b'9', b'\r', b'\n', ..] => (&[*digits][..], 4),
+            [b'$', b'1'..=b'9', _, b'\r', b'\n', ..] => (&unused[1..3], 5),
+            [b'$', b'1'..=b'9', _, _, b'\r', b'\n', ..] => (&unused[1..4], 6),
+            [b'$', b'1'..=b'9', _, _, _, b'\r', b'\n', ..] => (&unused[1..5], 7),
+            _ => return None,
         };
         let mut len = 0;
-        let count = digits.iter().take(LENGTH_DIGITS).take_while(|digit| {
-            let is_digit = digit.is_ascii_digit();
-            if is_digit {
-                len = len * 10 + usize::from(**digit - b'0');
+        for digit in digits {
+            if !digit.is_ascii_digit() {
+                return None;
             }
-            is_digit
-        });
-        let count = count.count();
-        let is_canonical = count == 1 || (count > 1 && digits[0] != b'0');
-        let from = 1 + count + 2;
+            len = len * 10 + usize::from(digit - b'0');
+        }
         let (to, end) = (from + len, from + len + 2);
-        let is_whole = is_canonical
-            && end <= unused.len().min(most)
-            && unused[from - 2..from] == *b"\r\n"
-            && unused[to..end] == *b"\r\n";
+        let is_whole = end <= unused.len().min(most) && unused[to..end] == *b"\r\n";
         if !is_whole {
             return None;
         }

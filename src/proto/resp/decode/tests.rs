@@ -34,11 +34,7 @@ fn feed(
     frames: &mut Vec<Frame>,
 ) -> Result<(), ProtocolError> {
     while !bytes.is_empty() {
-        let spare = decoder.spare();
-        let count = spare.len().min(bytes.len());
-        spare[..count].copy_from_slice(&bytes[..count]);
-        decoder.filled(count);
-        bytes = &bytes[count..];
+        receive(decoder, &mut bytes);
         while let Some(frame) = decoder.next_frame()? {
             frames.push(frame);
         }
@@ -46,16 +42,63 @@ fn feed(
     Ok(())
 }
 
-/// Frames of a stream that arrives in these pieces, and the error that ended it.
+/// The same, by runs of replies.
+fn feed_runs(
+    decoder: &mut Decoder,
+    mut bytes: &[u8],
+    frames: &mut Vec<Frame>,
+) -> Result<(), ProtocolError> {
+    let mut replies = VecDeque::new();
+    while !bytes.is_empty() {
+        receive(decoder, &mut bytes);
+        loop {
+            let push = decoder.take_replies(&mut replies);
+            frames.extend(replies.drain(..).map(Frame::Reply));
+            match push? {
+                Some(push) => frames.push(Frame::Push(push)),
+                None => break,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives the decoder as much as one read brings.
+fn receive(decoder: &mut Decoder, bytes: &mut &[u8]) {
+    let spare = decoder.spare();
+    let count = spare.len().min(bytes.len());
+    spare[..count].copy_from_slice(&bytes[..count]);
+    decoder.filled(count);
+    *bytes = &bytes[count..];
+}
+
+/// Frames of a stream that arrives in these pieces, and the error that ended it: the same whether
+/// they are taken one by one or in runs of replies.
 fn decode_pieces<'a>(
     limits: DecodeLimits,
+    pieces: impl IntoIterator<Item = &'a [u8]> + Clone,
+) -> (Vec<Frame>, Option<ProtocolError>) {
+    let one_by_one = decode_by(limits, pieces.clone(), feed);
+    let in_runs = decode_by(limits, pieces, feed_runs);
+    // As text, because NaN differs from itself.
+    assert_eq!(format!("{one_by_one:?}"), format!("{in_runs:?}"));
+    one_by_one
+}
+
+type Feed = fn(&mut Decoder, &[u8], &mut Vec<Frame>) -> Result<(), ProtocolError>;
+
+fn decode_by<'a>(
+    limits: DecodeLimits,
     pieces: impl IntoIterator<Item = &'a [u8]>,
+    feed: Feed,
 ) -> (Vec<Frame>, Option<ProtocolError>) {
     let mut decoder = Decoder::new(limits);
     let mut frames = Vec::new();
     for piece in pieces {
         if let Err(error) = feed(&mut decoder, piece, &mut frames) {
             assert_eq!(decoder.next_frame(), Err(error), "errors are final");
+            let none = decoder.take_replies(&mut VecDeque::new());
+            assert_eq!(none, Err(error), "errors are final");
             return (frames, Some(error));
         }
     }

@@ -115,7 +115,7 @@ fn values() -> impl Strategy<Value = Value> {
 }
 
 /// Cuts a stream into pieces of these sizes, over and over.
-fn pieces<'a>(mut rest: &'a [u8], sizes: &[usize]) -> impl Iterator<Item = &'a [u8]> {
+fn pieces<'a>(mut rest: &'a [u8], sizes: &[usize]) -> impl Iterator<Item = &'a [u8]> + Clone {
     let mut sizes = sizes.iter().cycle();
     std::iter::from_fn(move || {
         let size = rest.len().min(*sizes.next()?);
