@@ -438,6 +438,10 @@ impl Core {
         let _registrations: Vec<_> = cancels.map(|token| token.register(self, &cell)).collect();
         let unit = Unit::new(settler, body, deadline);
         let direct = self.may_drive(deadline);
+        if direct {
+            // The write loop may be faster than this thread.
+            cell.get_ready();
+        }
         let when_full = self.config.when_full;
         if let Some(driven) = self.routes.submit_or_drive(unit, pick, when_full, direct) {
             driven.write();
@@ -466,8 +470,13 @@ impl Core {
         cell.is_done() || !self.may_drive(deadline)
     }
 
-    /// Waits until everything is done; what is open at the deadline ends as timed out.
+    /// Waits until everything is done; what is open at the deadline ends as timed out. Meanwhile it
+    /// reads from connections if it is asked to.
     pub(crate) fn wait(&self, cell: &Cell, deadline: Option<Instant>) {
+        let limit = |deadline: Instant| deadline.checked_sub(DRIVE_MARGIN).unwrap_or(deadline);
+        while let Some(asked) = cell.wait_to_read(deadline.map(limit), clock::now) {
+            asked.answer(&|| self.is_over(cell, deadline));
+        }
         self.wait_until(cell, deadline, None);
     }
 

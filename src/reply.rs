@@ -7,6 +7,7 @@
 //!
 //! The state is pure and the lock is taken once per step, so the races are few enough to model.
 
+pub(crate) mod asked;
 mod home;
 pub(crate) mod order;
 pub(crate) mod relax;
@@ -19,6 +20,7 @@ use crate::proto::outcome::{Certainty, Failure, Outcome, Reason};
 use crate::proto::slot::Slot;
 use crate::proto::unit::Ticket;
 use crate::sync::modelled::{Condvar, Mutex};
+use asked::Asked;
 pub(crate) use home::Home;
 use home::Homes;
 use order::{Order, may_have_run};
@@ -29,7 +31,7 @@ use relax::Relax;
 pub(crate) struct Cell {
     /// Held for a few instructions at a time; never while anything else is locked or called.
     state: Mutex<State>,
-    /// Signalled once, when the last place is done.
+    /// Signalled when the last place is done, and when its caller is asked to read.
     done: Condvar,
     /// The slot of its command, if it has only one.
     slot: Option<Slot>,
@@ -58,6 +60,8 @@ struct State {
     extended: bool,
     /// `None` until one of several commands is sent again.
     order: Option<Box<Order>>,
+    /// Whether its caller can be asked to read.
+    asked: Asked,
 }
 
 /// One place needs no list.
@@ -126,6 +130,7 @@ impl Cell {
             homes: Homes::None,
             extended: false,
             order: None,
+            asked: Asked::Never,
         };
         let cell = Arc::new(Cell {
             state: Mutex::new(state),

@@ -30,12 +30,12 @@ lead='//! A part of the sources.
 #![allow(dead_code, unused_imports, unreachable_pub, missing_debug_implementations)]'
 printf '%s\nmod proto;\n' "$lead" >"$copy/core/src/lib.rs"
 printf '%s\n%s\n' "$lead" \
-    'mod proto; mod reply; mod sync; mod runtime { mod clock; mod rest; }' >"$copy/models/src/lib.rs"
+    'mod proto; mod reply; mod sync; mod runtime { mod clock; mod rest; mod seat; }' >"$copy/models/src/lib.rs"
 
 # The sources as they are, in both crates.
 restore() {
     for part in core/src/proto models/src/{proto,reply,reply.rs,sync.rs} \
-        models/src/runtime/{clock.rs,rest,rest.rs}; do
+        models/src/runtime/{clock.rs,rest.rs,seat,seat.rs}; do
         rm -rf "${copy:?}/$part"
         cp -r "$root/src/${part#*/src/}" "$copy/$part"
     done
@@ -262,13 +262,27 @@ model "giving up replaces the reply" reply.rs \
 model "a dropped ticket settles nothing" reply.rs \
     's/if self\.places > 0 \{/if self.places > 1000 {/'
 
+# The seat, and the callers that are asked to take it.
+model "two read at once" runtime/seat.rs \
+    's/std::mem::replace\(self, Seat::Taken\) != Seat::Taken/{ *self = Seat::Taken; true }/'
+model "the thread sleeps although it has to read" runtime/seat.rs \
+    's/is_quiet \|\| self != Seat::Free$/true/m'
+model "the thread is not called" runtime/seat.rs \
+    's/map_or\(Next::Thread, Next::Caller\)/map_or(Next::Nobody, Next::Caller)/'
+model "somebody was asked who does not hear of it" reply/asked.rs \
+    's/self.done.notify_all\(\);//'
+model "one who does not wait is asked" reply/asked.rs \
+    's/matches!\(state.asked, Asked::Ready\)/!matches!(state.asked, Asked::Yes(_))/'
+model "one without time forgets that it was asked" reply/asked.rs \
+    's/if asked.is_some\(\) \|\|/if asked.is_some() \&\& limit.is_none() ||/'
+
 # The rest of the reading thread.
-model "it looks at the wire before it says that it rests" runtime/rest.rs \
-    's/(self\.resting\.store\(true, Ordering::SeqCst\);)(.*?)let is_woken = !is_idle\(\) \|\|/let is_idle = is_idle();\n        $1\n        let is_woken = !is_idle ||/s'
-model "it does not look at the wire" runtime/rest.rs \
-    's/!is_idle\(\) \|\| self\.sleep/self.sleep/'
+model "it looks whether it has to read before it says that it rests" runtime/rest.rs \
+    's/(self\.resting\.store\(true, Ordering::SeqCst\);)(.*?)let is_woken = !may_sleep\(\) \|\|/let may_sleep = may_sleep();\n        $1\n        let is_woken = !may_sleep ||/s'
+model "it does not look whether it has to read" runtime/rest.rs \
+    's/!may_sleep\(\) \|\| self\.sleep/self.sleep/'
 model "it says that it is up before it sleeps" runtime/rest.rs \
-    's/(let is_woken = )(!is_idle\(\) \|\| self\.sleep\(at_most\);)/$1!is_idle() || {\n            self.resting.store(false, Ordering::SeqCst);\n            self.sleep(at_most)\n        };/'
+    's/(let is_woken = )(!may_sleep\(\) \|\| self\.sleep\(at_most\);)/$1!may_sleep() || {\n            self.resting.store(false, Ordering::SeqCst);\n            self.sleep(at_most)\n        };/'
 model "word that came early is forgotten" runtime/rest.rs \
     's/let mut woken = self\.woken\.lock\(\);/let mut woken = self.woken.lock();\n        *woken = false;/'
 model "word is left without a call" runtime/rest.rs \

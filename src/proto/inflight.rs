@@ -109,6 +109,12 @@ impl<T: Ticket> Inflight<T> {
         self.entries.is_empty()
     }
 
+    /// The tickets on the wire, oldest first, each with the mark that its last reply passes.
+    pub(crate) fn tickets(&self) -> impl Iterator<Item = (u64, &T)> {
+        let entries = self.entries.iter();
+        (self.gone + 1..).zip(entries.map(|entry| &entry.unit.ticket))
+    }
+
     /// Replies taken so far.
     pub(crate) fn answered(&self) -> u64 {
         self.answered

@@ -11,9 +11,7 @@
 use std::sync::Arc;
 
 use super::node::NodeHandle;
-use super::read_side::Progress;
 use super::records::NodeMessage;
-use super::wire::Wire;
 use crate::proto::unit::Unit;
 use crate::reply::{Home, Settler};
 
@@ -51,38 +49,16 @@ impl Driven {
         }
     }
 
-    /// Leaves the reading to the thread of the node: this caller has to wait for something else.
+    /// Leaves the reading to others: this caller has to wait for something else.
     pub(crate) fn leave(&self) {
-        self.node.wire.records.rest.wake();
+        self.node.wire.find_reader();
     }
 
-    /// Reads until the unit is answered, unless the reading thread does. Gives up after a read
-    /// slice without anything, and when `is_over` says that its caller has no more time for it.
+    /// Reads until the unit is answered, unless somebody else reads. Gives up after a read slice
+    /// without anything, and when `is_over` says that its caller has no more time for it.
     pub(crate) fn read(&self, is_over: impl Fn() -> bool) {
-        read(&self.node.wire, self.mark, is_over);
+        self.node.wire.read_until(self.mark, &is_over);
     }
-}
-
-fn read(wire: &Wire, mark: u64, is_over: impl Fn() -> bool) {
-    let Some(mut side) = wire.read.try_lock() else {
-        return;
-    };
-    wire.records.rest.count_exchange();
-    let mut progress = Progress::Bytes;
-    while progress == Progress::Bytes && !is_answered(wire, mark) && !is_over() {
-        progress = side.read(&wire.records);
-    }
-    drop(side);
-    if progress == Progress::End {
-        // All may be answered, so the thread would not look by itself before it rests.
-        wire.records.rest.call();
-    } else if progress == Progress::Silence || !wire.records.state.lock().inflight.is_empty() {
-        wire.records.rest.wake();
-    }
-}
-
-fn is_answered(wire: &Wire, mark: u64) -> bool {
-    wire.records.state.lock().inflight.has_passed(mark)
 }
 
 #[cfg(test)]
@@ -98,11 +74,12 @@ mod tests {
     use crate::runtime::records::Records;
     use crate::runtime::transport::Connection;
     use crate::runtime::transport::memory::pair;
+    use crate::runtime::wire::Wire;
     use crossbeam_channel::unbounded;
     use std::time::Duration;
 
     /// A connected node without threads, and the server's end.
-    fn wire() -> (Wire, Connection) {
+    fn wire() -> (Arc<Wire>, Connection) {
         let limit = Amount {
             commands: 10,
             bytes: 1000,
@@ -110,14 +87,8 @@ mod tests {
         // Nobody listens to what is told.
         let ((inbox, _), (events, _)) = (unbounded(), unbounded());
         let addr = NodeAddr::new("h", 1);
-        let wire = Wire::new(Records::new(
-            NodeKey::new(0),
-            addr,
-            limit,
-            None,
-            inbox,
-            events,
-        ));
+        let records = Records::new(NodeKey::new(0), addr, limit, None, inbox, events);
+        let wire = Arc::new(Wire::new(records));
         let (connection, server) = pair(1024);
         let decoder = Decoder::new(DecodeLimits::default());
         wire.read.lock().open(connection.read, decoder, 1).unwrap();
@@ -167,6 +138,22 @@ mod tests {
     }
 
     #[test]
+    fn one_reads_until_it_leaves_or_ends() {
+        let (wire, _server) = wire();
+        let reading = wire.take_seat().unwrap();
+        for _ in 0..3 {
+            assert!(wire.take_seat().is_none());
+        }
+        assert!(!reading.leave(), "nothing is on the wire");
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _reading = wire.take_seat().unwrap();
+            std::panic::resume_unwind(Box::new("a defect"));
+        }));
+        assert!(ended.is_err());
+        assert!(wire.take_seat().is_some());
+    }
+
+    #[test]
     fn the_reading_thread_hears_of_an_end_that_a_caller_has_read() {
         let (wire, mut server) = wire();
         let (cell, unit) = ping();
@@ -176,7 +163,7 @@ mod tests {
         drop(state);
         // The reply, and with it something that is no reply.
         assert!(server.write.write(b"+OK\r\n?\r\n").is_ok());
-        read(&wire, mark, || false);
+        wire.read_until(mark, &|| false);
         assert_eq!(cell.take_one(), Ok(Value::Ok));
         // The thread was about to rest when this happened.
         assert!(wire.records.rest(Duration::from_secs(20)), "nobody woke it");

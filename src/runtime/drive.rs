@@ -85,18 +85,15 @@ impl Drive {
         let Some(write) = &self.write else {
             return Look::Closed;
         };
-        if !records.rest.is_resting() {
+        if !records.rest.is_resting() || !records.load.sends_nothing() {
+            // The thread reads, or a caller is about to read what it waits for.
             return Look::Quiet;
         }
-        match write.look() {
-            Look::Closed => {
-                self.shut(records);
-                Look::Closed
-            }
-            Look::Bytes if records.state.lock().inflight.is_empty() => Look::Bytes,
-            // A caller is about to read what it waits for.
-            Look::Bytes | Look::Quiet => Look::Quiet,
+        let look = write.look();
+        if look == Look::Closed {
+            self.shut(records);
         }
+        look
     }
 
     /// Writes once; at most for a write slice.

@@ -125,6 +125,11 @@ impl Load {
         !self.closed.load(Ordering::SeqCst) && self.waiting() == this.commands
     }
 
+    /// Whether nothing is on the wire.
+    pub(crate) fn sends_nothing(&self) -> bool {
+        self.sent.get().commands == 0
+    }
+
     /// Commands that wait to be written.
     pub(crate) fn waiting(&self) -> usize {
         self.coming.get().commands + self.queued.get().commands

@@ -14,6 +14,7 @@ use super::clock;
 use super::dial::{Dialer, Open};
 use super::mover::Mover;
 use super::read_side::Progress;
+use super::reading::Reading;
 use super::records::NodeMessage;
 use super::transport::is_stopped;
 use super::wire::Wire;
@@ -157,13 +158,32 @@ impl Reader {
     fn read(&self) -> String {
         // Pushes may have come with the handshake.
         self.wire.read.lock().digest(&self.wire.records);
-        let mut was_silent = false;
+        let mut was_woken = true;
+        loop {
+            let why = self.wire.take_seat();
+            let why = why.and_then(|reading| self.read_while_needed(reading, was_woken));
+            if let Some(why) = why {
+                return why;
+            }
+            was_woken = self.wire.records.rest(REST);
+        }
+    }
+
+    /// Reads until a caller does, or a lone caller has gone who may come back and read by itself.
+    /// Gives the reason of the end if that has come.
+    fn read_while_needed(&self, reading: Reading<'_>, was_woken: bool) -> Option<String> {
+        let mut reading = reading;
+        if !was_woken {
+            // Nobody came back.
+            self.wire.read.lock().was_solo = false;
+        }
+        let mut progress = Progress::Bytes;
         loop {
             let mut side = self.wire.read.lock();
             if let Some(why) = side.fault() {
                 let why = why.to_owned();
                 side.close();
-                return why;
+                return Some(why);
             }
             if let Some((moving, generation)) = side.take_moving() {
                 self.mover.prepare(&moving, generation);
@@ -171,16 +191,19 @@ impl Reader {
             let is_idle = self.wire.records.state.lock().inflight.is_empty();
             if is_idle && side.was_solo {
                 drop(side);
-                let was_woken = self.wire.records.rest(REST);
-                side = self.wire.read.lock();
-                if !was_woken {
-                    // Nobody came back.
-                    side.was_solo = false;
-                }
+                reading.leave();
+                return None;
             }
-            side.set_patient(is_idle && was_silent);
-            was_silent = side.read(&self.wire.records) == Progress::Silence;
+            side.set_patient(is_idle && progress == Progress::Silence);
+            progress = side.read(&self.wire.records);
             side.set_patient(false);
+            drop(side);
+            if progress == Progress::Bytes {
+                if reading.leave() {
+                    return None;
+                }
+                reading = self.wire.take_seat()?;
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use crossbeam_channel::Sender;
 
 use super::load::{Amount, Load};
 use super::rest::Rest;
+use super::seat::Seat;
 use super::transport::WriteHalf;
 use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::{Event, NodeKey};
@@ -79,6 +80,8 @@ pub(crate) struct WireState {
     pub(crate) inflight: Inflight<Settler>,
     /// The write loop waits until everything is answered.
     pub(crate) tell_when_idle: bool,
+    /// Who reads.
+    pub(crate) seat: Seat,
 }
 
 impl WireState {
@@ -108,6 +111,7 @@ impl Records {
             state: Mutex::new(WireState {
                 inflight: Inflight::new(addr.clone()),
                 tell_when_idle: false,
+                seat: Seat::Free,
             }),
             rest: Rest::new(),
             inbox,
@@ -125,11 +129,13 @@ impl Records {
         self.connect_error.lock().clone()
     }
 
-    /// The reading thread sleeps until it is woken, something is on the wire, or no caller has read
+    /// The reading thread sleeps until it is woken, somebody has to read, or no caller has read
     /// by itself for so long (`false`).
     pub(super) fn rest(&self, at_most: Duration) -> bool {
-        self.rest
-            .rest(at_most, || self.state.lock().inflight.is_empty())
+        self.rest.rest(at_most, || {
+            let state = self.state.lock();
+            state.seat.lets_thread_rest(state.inflight.is_empty())
+        })
     }
 
     pub(crate) fn tell(&self, message: NodeMessage) {

@@ -2,10 +2,10 @@
 //!
 //! Two ways to wake it, for two kinds of news:
 //!
-//! * [`wake`](Rest::wake) after putting something on the wire. It costs a look if the thread does
-//!   not rest. Nothing is lost: the thread says that it rests *before* it looks at the wire, and
-//!   both sides look under the same lock. So either it finds what was put there, or whoever put it
-//!   there finds it resting.
+//! * [`wake`](Rest::wake) by whoever finds that somebody has to read and no caller can. It costs a
+//!   look if the thread does not rest. Nothing is lost: the thread says that it rests *before* it
+//!   looks whether it has to read, and both sides look under the same lock. So either it finds
+//!   that, or whoever has found it finds the thread resting.
 //! * [`call`](Rest::call) for what the thread does not look at before it sleeps. It always leaves
 //!   word.
 
@@ -18,8 +18,7 @@ use crate::sync::modelled::{AtomicBool, AtomicU64, Condvar, Mutex};
 /// The rest of one reading thread.
 #[derive(Debug)]
 pub(super) struct Rest {
-    /// It sleeps, or is about to: whoever puts something on the wire must wake it, unless it will
-    /// read the reply by itself.
+    /// It sleeps, or is about to: it must be woken when it has to read.
     resting: AtomicBool,
     /// Exchanges of callers that read by themselves, so far.
     exchanges: AtomicU64,
@@ -39,12 +38,12 @@ impl Rest {
     }
 
     /// The reading thread sleeps until it is woken or no caller has read by itself for so long
-    /// (`false`). It does not sleep if something is on the wire: `is_idle` looks, under the lock
-    /// under which everybody else puts something there.
-    pub(super) fn rest(&self, at_most: Duration, is_idle: impl FnOnce() -> bool) -> bool {
+    /// (`false`). It does not sleep if it has to read: whether it `may_sleep` it looks under the
+    /// lock under which everybody else finds that.
+    pub(super) fn rest(&self, at_most: Duration, may_sleep: impl FnOnce() -> bool) -> bool {
         self.resting.store(true, Ordering::SeqCst);
-        // Whoever adds an entry after this look sees that the thread rests.
-        let is_woken = !is_idle() || self.sleep(at_most);
+        // Whoever finds after this look that it has to read sees that the thread rests.
+        let is_woken = !may_sleep() || self.sleep(at_most);
         self.resting.store(false, Ordering::SeqCst);
         is_woken
     }
@@ -85,7 +84,3 @@ impl Rest {
         self.wake.notify_one();
     }
 }
-
-#[cfg(test)]
-#[cfg(loom)]
-mod loom_models;

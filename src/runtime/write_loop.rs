@@ -126,7 +126,7 @@ impl WriteLoop {
                 }
                 drive.stage(&wire.records);
             }
-            wire.records.rest.wake();
+            wire.find_reader();
             // Before the write: a reply may be back before this thread goes on, and whoever gets
             // it must not find its own command still counted.
             drive.publish(&self.wire.records);
