@@ -74,7 +74,7 @@ pub(crate) struct Core {
     counters: Arc<crate::stats::ClientCounters>,
 }
 
-/// A call whose deadline is nearer leaves its reply to the reading thread.
+/// A call whose deadline is nearer does not read by itself: it must not be late.
 const DRIVE_MARGIN: Duration = Duration::from_millis(50);
 
 /// How long a close waits at least for calls that block to notice it.

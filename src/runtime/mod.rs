@@ -7,12 +7,12 @@
 //! | write, one per node | queue, writing half | told to end | the coordinator |
 //! | read, one per node | reading half | its stop is dropped | its write loop |
 //! | move, one per announced move | a connection | connected or stopped | its reader |
-//! | move, one per announced move | a connection | connected or stopped | its reader |
 //! | topology, one per query | a connection | answered or stopped | the coordinator |
 //!
 //! Callers run on threads of their own: they read the routes, push into one inbox, and wait on one
-//! reply cell. Each connection belongs to one reader and one write loop; what both need is the
-//! list of units on the wire.
+//! reply cell. Each connection is written by one thread at a time (its write loop, or the caller of
+//! a unit that nothing waits in front of) and read by one at a time (a caller that waits, or else
+//! its reading thread); what both need is the list of units on the wire.
 
 pub(crate) mod clock;
 pub(crate) mod coordinator;

@@ -14,11 +14,17 @@ pub(crate) const THREADS: usize = 64;
 /// The parts that have rows here.
 pub(crate) const PARTS: [&str; 4] = ["speed", "values", "send", "multi"];
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 11] = [
     Row {
         what: "1 thread, one GET at a time",
         part: "speed",
         targets: &[(0.95, Contender::Bare), (1.0, Contender::RedisSync)],
+        ..ROW
+    },
+    Row {
+        what: "4 threads",
+        part: "speed",
+        threads: 4,
         ..ROW
     },
     Row {
