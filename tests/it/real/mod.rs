@@ -15,6 +15,7 @@ mod pauses;
 mod replicas;
 mod resharding;
 mod routing;
+mod sharing;
 mod slot_moves;
 mod transfers;
 mod values;
