@@ -135,20 +135,25 @@ impl<'a> Groups<'a> {
         let sent = self.hand_over((&cell, settler), deadline);
         core.wait(&cell, deadline);
         let outcomes = cell.take();
-        let places = || sent.iter().flat_map(|sent| &sent.places);
+        let places = || {
+            sent.iter().flat_map(|sent| {
+                let node = sent.node;
+                sent.places
+                    .iter()
+                    .map(move |&(index, slot)| (index, slot, node))
+            })
+        };
         let reordered = cell.take_order().map_or_else(Vec::new, |ended| {
             let ran = places()
                 .zip(&outcomes)
-                .map(|(&(index, slot), outcome)| Ran {
+                .map(|((index, slot, _), outcome)| Ran {
                     index,
                     slot,
                     may_have_run: may_have_run(outcome),
                 });
             ended.overtaken(&ran.collect::<Vec<_>>())
         });
-        let nodes = sent.iter();
-        let nodes = nodes.flat_map(|sent| sent.places.iter().map(|_| sent.node));
-        for ((&(index, slot), node), outcome) in places().zip(nodes).zip(outcomes) {
+        for ((index, slot, node), outcome) in places().zip(outcomes) {
             let result = outcome.map_err(|failure| self.explain(failure, slot, node));
             results[index] = Some(result);
         }

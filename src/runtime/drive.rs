@@ -134,10 +134,8 @@ impl Drive {
         let admitted = amount(&unit);
         let is_next = self.outbox.is_connected()
             && self.outbox.is_idle()
-            && match unit.places() {
-                LARGE_PART.. => records.load.queues_only(admitted),
-                _ => records.load.holds_only(admitted),
-            }
+            && records.load.queues_only(admitted)
+            && (unit.places() >= LARGE_PART || records.load.sends_nothing())
             && self.look(records) == Look::Quiet;
         if !is_next {
             return Err(unit);

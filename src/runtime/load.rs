@@ -115,11 +115,6 @@ impl Load {
         }
     }
 
-    /// Whether nothing else than this, which was admitted, is here or on its way here.
-    pub(crate) fn holds_only(&self, this: Amount) -> bool {
-        !self.closed.load(Ordering::SeqCst) && self.total().commands == this.commands
-    }
-
     /// Whether nothing else than this, which was admitted, waits to be written here.
     pub(crate) fn queues_only(&self, this: Amount) -> bool {
         !self.closed.load(Ordering::SeqCst) && self.waiting() == this.commands

@@ -55,8 +55,8 @@ fn probe(name: &[u8], sub: &[u8]) -> Option<&'static Spec> {
 
 /// Whether it is this word of the table, in any case. Words are short: nothing is faster.
 fn is(word: &str, text: &[u8]) -> bool {
-    let pairs = word.bytes().zip(text);
-    word.len() == text.len() && pairs.into_iter().all(|(a, b)| a == b.to_ascii_uppercase())
+    let mut pairs = word.bytes().zip(text);
+    word.len() == text.len() && pairs.all(|(a, b)| a == b.to_ascii_uppercase())
 }
 
 /// FNV-1a over the letters without their case; other bytes may collide, which only costs time.
