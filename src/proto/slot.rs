@@ -1,5 +1,7 @@
 //! Slots: the 16,384 pieces of the key space, and the slot of a key.
 
+pub(crate) mod map;
+
 use std::fmt;
 
 /// Number of slots of every cluster (Redis Cluster specification, "Key distribution model").

@@ -59,17 +59,23 @@ impl<T: Ticket> Cluster<T> {
         let owners = &self.owners;
         let released = self.holds.release(now, |slot| owners[slot.index()]);
         let mut moves: BTreeMap<NodeKey, (SlotSet, Vec<Unit<T>>)> = BTreeMap::new();
-        for (slot, to, hold) in released {
+        let mut released = released.into_iter().peekable();
+        while let Some(&(_, to, _)) = released.peek() {
             let (slots, units) = moves
                 .entry(to)
                 .or_insert_with(|| (SlotSet::new(), Vec::new()));
-            slots.insert(slot);
-            units.extend(hold.into_units());
-            self.asked.remove(&slot);
-            self.set_route(slot, Some(to));
+            // Neighbours mostly go together.
+            while let Some((slot, _, held)) = released.next_if(|&(_, next, _)| next == to) {
+                slots.insert(slot);
+                units.extend(held);
+                self.asked.remove(slot);
+                self.set_route(slot, Some(to));
+            }
         }
         self.reap(now);
-        let giving_up = std::mem::take(&mut self.giving_up);
+        let nodes = self.nodes.iter_mut();
+        let giving_up = nodes.filter_map(|(key, node)| Some((key, node.giving_up.take()?)));
+        let giving_up: Vec<_> = giving_up.collect();
         let give_ups = giving_up
             .into_iter()
             .map(|(node, slots)| (node, self.add_barrier(node, slots.clone(), now), slots))
@@ -98,7 +104,7 @@ impl<T: Ticket> Cluster<T> {
         } else {
             Vec::new()
         };
-        let migrating: SlotSet = self.asked.keys().copied().collect();
+        let migrating: SlotSet = self.asked.iter().map(|(slot, _)| slot).collect();
         View {
             slots: self.routes.clone(),
             primaries: self.primaries(|_| true),
@@ -190,7 +196,7 @@ impl<T: Ticket> Cluster<T> {
     /// ASK sent elsewhere, but for what is at `to` already.
     pub(super) fn collect(&mut self, slot: Slot, from: Option<NodeKey>, to: Option<NodeKey>) {
         self.hold(slot);
-        let asked = self.asked.get(&slot).cloned().unwrap_or_default();
+        let asked = self.asked.get(slot).cloned().unwrap_or_default();
         for node in from
             .into_iter()
             .chain(asked.into_iter().filter(|&node| Some(node) != to))
@@ -201,17 +207,11 @@ impl<T: Ticket> Cluster<T> {
 
     /// Has a node give up a held slot.
     pub(super) fn drain(&mut self, slot: Slot, node: NodeKey) {
-        if !self.is_spawned(node) {
+        let Some(at) = self.nodes.get_mut(node).filter(|node| node.spawned) else {
             return;
-        }
-        let hold = self.hold(slot);
-        if !hold.drained.contains(&node) {
-            hold.drained.push(node);
-            hold.draining += 1;
-            self.giving_up
-                .entry(node)
-                .or_insert_with(SlotSet::new)
-                .insert(slot);
+        };
+        if self.holds.hold(slot).drain(node) {
+            at.giving_up.get_or_insert_with(SlotSet::new).insert(slot);
             self.dirty = true;
         }
     }
@@ -274,7 +274,7 @@ impl<T: Ticket> Cluster<T> {
 
     /// Where in a hold a unit from this node goes.
     pub(super) fn place_of(&self, slot: Slot, from: Option<NodeKey>, usual: Place) -> Place {
-        let asked = self.asked.get(&slot);
+        let asked = self.asked.get(slot);
         let hop = asked.and_then(|nodes| nodes.iter().position(|&node| Some(node) == from));
         match hop {
             Some(hop) => Place::Asked {
@@ -291,7 +291,7 @@ impl<T: Ticket> Cluster<T> {
         };
         for slot in barrier.slots.iter() {
             if let Some(hold) = self.holds.get_mut(slot) {
-                hold.draining -= 1;
+                hold.cleared();
                 self.holds.check_again(slot);
             }
         }

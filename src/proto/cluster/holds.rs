@@ -5,25 +5,33 @@
 //! to the owner in the order in which it was handed over.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use super::nodes::NodeKey;
-use crate::proto::slot::Slot;
+use crate::proto::slot::map::SlotMap;
+use crate::proto::slot::{Slot, SlotSet};
 use crate::proto::unit::{Ticket, Unit};
 
 /// A held slot and its units.
 #[derive(Debug)]
 pub(crate) struct Hold<T> {
-    /// The units of each place, in the order of the places.
-    lists: BTreeMap<Place, Vec<Unit<T>>>,
+    /// `None`: nothing, as for nearly all slots if many are held at once.
+    waiting: Option<Box<Waiting<T>>>,
     /// Nodes that were told to give the slot up, in this hold.
-    pub(crate) drained: Vec<NodeKey>,
+    drained: Drained,
     /// How many of them still have something of it on the wire.
-    pub(crate) draining: usize,
+    draining: u32,
     /// Not to be released before.
     pub(crate) not_before: Option<Instant>,
-    /// Commands and bytes in `lists`.
+}
+
+/// The units of a held slot.
+#[derive(Debug)]
+struct Waiting<T> {
+    /// Those of each place, in the order of the places.
+    lists: BTreeMap<Place, Vec<Unit<T>>>,
+    /// Commands and bytes of all of them.
     amount: (usize, usize),
 }
 
@@ -45,30 +53,85 @@ pub(crate) enum Place {
     Parked,
 }
 
+/// Some nodes; hardly ever more than one.
+#[derive(Debug, Default)]
+struct Drained {
+    first: Option<NodeKey>,
+    others: Vec<NodeKey>,
+}
+
+impl Drained {
+    fn contains(&self, node: NodeKey) -> bool {
+        self.first == Some(node) || self.others.contains(&node)
+    }
+
+    fn add(&mut self, node: NodeKey) {
+        match self.first {
+            None => self.first = Some(node),
+            Some(_) => self.others.push(node),
+        }
+    }
+}
+
 impl<T> Hold<T> {
     fn new() -> Self {
         Self {
-            lists: BTreeMap::new(),
-            drained: Vec::new(),
+            waiting: None,
+            drained: Drained::default(),
             draining: 0,
             not_before: None,
-            amount: (0, 0),
         }
     }
 
     pub(crate) fn push(&mut self, place: Place, unit: Unit<T>) {
-        self.amount.0 += unit.commands();
-        self.amount.1 += unit.bytes().len();
-        self.lists.entry(place).or_default().push(unit);
+        let waiting = self.waiting.get_or_insert_with(|| Box::new(Waiting::new()));
+        waiting.push(place, unit);
     }
 
     /// All units, oldest first.
-    pub(crate) fn into_units(self) -> Vec<Unit<T>> {
-        self.lists.into_values().flatten().collect()
+    fn into_units(self) -> Vec<Unit<T>> {
+        self.waiting.map_or_else(Vec::new, |waiting| {
+            waiting.lists.into_values().flatten().collect()
+        })
+    }
+
+    /// A node is to give the slot up. `false`: it was told before.
+    pub(crate) fn drain(&mut self, node: NodeKey) -> bool {
+        let is_new = !self.drained.contains(node);
+        if is_new {
+            self.drained.add(node);
+            self.draining += 1;
+        }
+        is_new
+    }
+
+    /// A node that was told to give the slot up has nothing more of it on the wire.
+    pub(crate) fn cleared(&mut self) {
+        self.draining -= 1;
+    }
+
+    fn amount(&self) -> (usize, usize) {
+        let waiting = self.waiting.as_ref();
+        waiting.map_or((0, 0), |waiting| waiting.amount)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.amount.0 == 0
+        self.amount().0 == 0
+    }
+}
+
+impl<T> Waiting<T> {
+    fn new() -> Self {
+        Self {
+            lists: BTreeMap::new(),
+            amount: (0, 0),
+        }
+    }
+
+    fn push(&mut self, place: Place, unit: Unit<T>) {
+        self.amount.0 += unit.commands();
+        self.amount.1 += unit.bytes().len();
+        self.lists.entry(place).or_default().push(unit);
     }
 
     fn recount(&mut self) {
@@ -78,7 +141,7 @@ impl<T> Hold<T> {
     }
 }
 
-impl<T: Ticket> Hold<T> {
+impl<T: Ticket> Waiting<T> {
     fn forget_dead(&mut self) {
         for list in self.lists.values_mut() {
             list.retain(|unit| !unit.ticket.is_dead());
@@ -102,9 +165,9 @@ impl<T: Ticket> Hold<T> {
 /// All held slots.
 #[derive(Debug)]
 pub(crate) struct Holds<T> {
-    slots: HashMap<Slot, Hold<T>>,
+    slots: SlotMap<Hold<T>>,
     /// Slots that may have become free to go.
-    check: BTreeSet<Slot>,
+    check: SlotSet,
     /// When pauses end.
     timers: BTreeSet<(Instant, Slot)>,
 }
@@ -112,29 +175,29 @@ pub(crate) struct Holds<T> {
 impl<T: Ticket> Holds<T> {
     pub(crate) fn new() -> Self {
         Self {
-            slots: HashMap::new(),
-            check: BTreeSet::new(),
+            slots: SlotMap::new(),
+            check: SlotSet::new(),
             timers: BTreeSet::new(),
         }
     }
 
     pub(crate) fn get_mut(&mut self, slot: Slot) -> Option<&mut Hold<T>> {
-        self.slots.get_mut(&slot)
+        self.slots.get_mut(slot)
     }
 
     pub(crate) fn contains(&self, slot: Slot) -> bool {
-        self.slots.contains_key(&slot)
+        self.slots.contains(slot)
     }
 
     /// Whether a node was told to give up a slot, in the present hold of it.
     pub(crate) fn was_drained(&self, slot: Slot, node: NodeKey) -> bool {
-        let hold = self.slots.get(&slot);
-        hold.is_some_and(|hold| hold.drained.contains(&node))
+        let hold = self.slots.get(slot);
+        hold.is_some_and(|hold| hold.drained.contains(node))
     }
 
     /// The hold of a slot; a new one if it is free.
     pub(crate) fn hold(&mut self, slot: Slot) -> &mut Hold<T> {
-        self.slots.entry(slot).or_insert_with(|| {
+        self.slots.get_or_insert_with(slot, || {
             self.check.insert(slot);
             Hold::new()
         })
@@ -142,7 +205,7 @@ impl<T: Ticket> Holds<T> {
 
     /// Keeps a held slot back until then.
     pub(crate) fn pause(&mut self, slot: Slot, until: Instant) {
-        if let Some(hold) = self.slots.get_mut(&slot) {
+        if let Some(hold) = self.slots.get_mut(slot) {
             hold.not_before = hold.not_before.max(Some(until));
             self.timers.insert((until, slot));
         }
@@ -153,24 +216,26 @@ impl<T: Ticket> Holds<T> {
         self.check.insert(slot);
     }
 
-    /// Takes out every slot that is free to go: nothing on the wire, no pause, and an owner.
+    /// Takes out every slot that is free to go (nothing on the wire, no pause, and an owner), with
+    /// its units, oldest first.
     pub(crate) fn release(
         &mut self,
         now: Instant,
         owner: impl Fn(Slot) -> Option<NodeKey>,
-    ) -> Vec<(Slot, NodeKey, Hold<T>)> {
+    ) -> Vec<(Slot, NodeKey, Vec<Unit<T>>)> {
         while let Some(&(until, slot)) = self.timers.first().filter(|&&(until, _)| until <= now) {
             self.timers.remove(&(until, slot));
             self.check.insert(slot);
         }
         let mut released = Vec::new();
-        for slot in std::mem::take(&mut self.check) {
-            let Some(hold) = self.slots.get(&slot) else {
+        for slot in std::mem::replace(&mut self.check, SlotSet::new()).iter() {
+            let Some(hold) = self.slots.get(slot) else {
                 continue;
             };
             let paused = hold.not_before.is_some_and(|until| until > now);
             if let Some(to) = owner(slot).filter(|_| hold.draining == 0 && !paused) {
-                released.extend(self.slots.remove(&slot).map(|hold| (slot, to, hold)));
+                let hold = self.slots.remove(slot);
+                released.extend(hold.map(|hold| (slot, to, hold.into_units())));
             }
         }
         released
@@ -188,20 +253,24 @@ impl<T: Ticket> Holds<T> {
     /// Takes out the units past their deadline; forgets those whose callers have gone.
     pub(crate) fn expire(&mut self, now: Instant) -> Vec<Unit<T>> {
         let mut expired = Vec::new();
-        self.slots
-            .values_mut()
-            .for_each(|hold| hold.expire(now, &mut expired));
+        self.all_waiting()
+            .for_each(|waiting| waiting.expire(now, &mut expired));
         expired
     }
 
     /// Drops the units whose callers have gone.
     pub(crate) fn forget_dead(&mut self) {
-        self.slots.values_mut().for_each(Hold::forget_dead);
+        self.all_waiting().for_each(Waiting::forget_dead);
+    }
+
+    fn all_waiting(&mut self) -> impl Iterator<Item = &mut Waiting<T>> {
+        let holds = self.slots.values_mut();
+        holds.filter_map(|hold| hold.waiting.as_deref_mut())
     }
 
     /// Commands and bytes that are held.
     pub(crate) fn amount(&self) -> (usize, usize) {
-        let amounts = self.slots.values().map(|hold| hold.amount);
+        let amounts = self.slots.iter().map(|(_, hold)| hold.amount());
         amounts.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
     }
 
@@ -210,16 +279,13 @@ impl<T: Ticket> Holds<T> {
         self.slots
             .iter()
             .filter(|(_, hold)| !hold.is_empty())
-            .map(|(&slot, _)| slot)
+            .map(|(slot, _)| slot)
     }
 
     /// Everything that is held, for the end of the client.
     pub(crate) fn take_all(&mut self) -> Vec<Unit<T>> {
-        self.check.clear();
+        self.check = SlotSet::new();
         self.timers.clear();
-        self.slots
-            .drain()
-            .flat_map(|(_, hold)| hold.into_units())
-            .collect()
+        self.slots.drain().flat_map(Hold::into_units).collect()
     }
 }

@@ -55,7 +55,7 @@ impl<T: Ticket> Cluster<T> {
         }
         let to = self.make_primary(&delta.to, now);
         for slot in fitting {
-            self.patched.insert(slot, generation);
+            *self.patched.get_or_insert_with(slot, u64::default) = generation;
             self.change_owner(slot, Some(to));
         }
         Some(to)

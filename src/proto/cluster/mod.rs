@@ -45,6 +45,7 @@ use super::maintenance::{Notice, Seen};
 use super::outcome::{Outcome, Reason};
 use super::redirect::Redirect;
 use super::refresh::{RefreshCause, RefreshGate};
+use super::slot::map::SlotMap;
 use super::slot::{SLOTS, Slot, SlotSet};
 use super::topology::Topology;
 use super::unit::{Target, Ticket, Unit};
@@ -192,19 +193,17 @@ pub(crate) struct Cluster<T> {
     /// The replicas of each primary, as the last map says.
     replicas: HashMap<NodeKey, Vec<NodeKey>>,
     holds: Holds<T>,
-    /// Slots that nodes are to give up with the next commit.
-    giving_up: BTreeMap<NodeKey, SlotSet>,
     barriers: BTreeMap<BarrierId, Barrier>,
     next_barrier: u64,
     /// Where ASK sent units of a slot, until it is handed over: the node that the owner named, the
     /// one that that node named in turn, and so on.
-    asked: HashMap<Slot, Vec<NodeKey>>,
+    asked: SlotMap<Vec<NodeKey>>,
     /// Single units that wait for a moment, by time and number.
     delayed: BTreeMap<(Instant, u64), Unit<T>>,
     next_delayed: u64,
     gate: RefreshGate,
     /// The generation of the last MOVED of a slot: older maps do not overwrite it.
-    patched: HashMap<Slot, u64>,
+    patched: SlotMap<u64>,
     /// Slots that the last adopted map left out; only a second one makes them ownerless.
     holes: SlotSet,
     query: topology::Queries,
@@ -240,14 +239,13 @@ impl<T: Ticket> Cluster<T> {
             owners: vec![None; usize::from(SLOTS)],
             replicas: HashMap::new(),
             holds: Holds::new(),
-            giving_up: BTreeMap::new(),
             barriers: BTreeMap::new(),
             next_barrier: 0,
-            asked: HashMap::new(),
+            asked: SlotMap::new(),
             delayed: BTreeMap::new(),
             next_delayed: 0,
             gate,
-            patched: HashMap::new(),
+            patched: SlotMap::new(),
             holes: SlotSet::new(),
             query: topology::Queries::default(),
             seen: Seen::default(),

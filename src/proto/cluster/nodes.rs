@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Instant;
 
 use crate::proto::addr::NodeAddr;
+use crate::proto::slot::SlotSet;
 
 /// Names a node for as long as this client knows it. A node that leaves and comes back at the
 /// same address is a new one.
@@ -36,6 +37,8 @@ pub(crate) struct Node {
     pub(crate) avoid_until: Option<Instant>,
     /// Until when it is kept although the map does not name it: a redirect did.
     pub(crate) linger_until: Option<Instant>,
+    /// Slots that it is to give up with the next commit.
+    pub(crate) giving_up: Option<SlotSet>,
 }
 
 impl Node {
@@ -70,18 +73,18 @@ pub(crate) enum Health {
 /// All nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
-    nodes: HashMap<NodeKey, Node>,
+    /// By key; those that have ended have left their places empty.
+    nodes: Vec<Option<Node>>,
     names: HashMap<NodeAddr, NodeKey>,
-    next: u32,
 }
 
 impl Nodes {
     pub(crate) fn get(&self, key: NodeKey) -> Option<&Node> {
-        self.nodes.get(&key)
+        self.nodes.get(key.index())?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, key: NodeKey) -> Option<&mut Node> {
-        self.nodes.get_mut(&key)
+        self.nodes.get_mut(key.index())?.as_mut()
     }
 
     pub(crate) fn find(&self, addr: &NodeAddr) -> Option<NodeKey> {
@@ -93,8 +96,7 @@ impl Nodes {
         if let Some(key) = self.find(addr) {
             return key;
         }
-        let key = NodeKey::new(self.next);
-        self.next += 1;
+        let key = key_of(self.nodes.len());
         let node = Node {
             addr: addr.clone(),
             role: Role::Unlisted,
@@ -102,8 +104,9 @@ impl Nodes {
             spawned: false,
             avoid_until: None,
             linger_until: None,
+            giving_up: None,
         };
-        self.nodes.insert(key, node);
+        self.nodes.push(Some(node));
         self.names.insert(addr.clone(), key);
         key
     }
@@ -125,17 +128,22 @@ impl Nodes {
 
     pub(crate) fn remove(&mut self, key: NodeKey) -> Option<Node> {
         self.unname(key);
-        self.nodes.remove(&key)
+        self.nodes.get_mut(key.index())?.take()
     }
 
     /// All of them, in the order in which they became known.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeKey, &Node)> {
-        let mut all: Vec<_> = self.nodes.iter().map(|(&key, node)| (key, node)).collect();
-        all.sort_by_key(|&(key, _)| key);
-        all.into_iter()
+        let all = self.nodes.iter().enumerate();
+        all.filter_map(|(at, node)| Some((key_of(at), node.as_ref()?)))
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (NodeKey, &mut Node)> {
-        self.nodes.iter_mut().map(|(&key, node)| (key, node))
+        let all = self.nodes.iter_mut().enumerate();
+        all.filter_map(|(at, node)| Some((key_of(at), node.as_mut()?)))
     }
+}
+
+/// The key of the node at this place.
+fn key_of(at: usize) -> NodeKey {
+    NodeKey::new(u32::try_from(at).expect("a client meets fewer than four billion nodes"))
 }

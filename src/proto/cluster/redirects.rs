@@ -74,7 +74,7 @@ impl<T: Ticket> Cluster<T> {
                 };
                 if to != from {
                     let generation = self.gate.next_generation();
-                    self.patched.insert(*slot, generation);
+                    *self.patched.get_or_insert_with(*slot, u64::default) = generation;
                     self.change_owner(*slot, Some(to));
                 }
                 self.want_refresh(RefreshCause::Moved, Some(to));
@@ -217,7 +217,7 @@ impl<T: Ticket> Cluster<T> {
     /// Notes that ASK leads from one node to the next. `false`: it led elsewhere before, and what
     /// is there still is older than what would be sent to `to`.
     fn follow_ask(&mut self, slot: Slot, from: NodeKey, to: NodeKey) -> bool {
-        let nodes = self.asked.entry(slot).or_default();
+        let nodes = self.asked.get_or_insert_with(slot, Vec::new);
         let hop = nodes.iter().position(|&node| node == from);
         let next = hop.map_or(0, |hop| hop + 1);
         match nodes.get(next) {

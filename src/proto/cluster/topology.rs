@@ -178,7 +178,7 @@ impl<T: Ticket> Cluster<T> {
         for slot in Slot::all() {
             if self
                 .patched
-                .get(&slot)
+                .get(slot)
                 .is_some_and(|&patched| patched > sent)
             {
                 continue;
@@ -194,7 +194,7 @@ impl<T: Ticket> Cluster<T> {
                 self.change_owner(slot, to);
             }
         }
-        self.patched.retain(|_, &mut patched| patched > sent);
+        self.patched.retain(|&patched| patched > sent);
         let unsure = !holes.is_empty();
         self.holes = holes;
         self.gate.finish(changed);
@@ -351,7 +351,7 @@ impl<T: Ticket> Cluster<T> {
     fn asked_of(&self, key: NodeKey) -> Vec<Slot> {
         let asked = self.asked.iter().filter(|(_, nodes)| nodes.contains(&key));
         let mut slots: Vec<Slot> = asked
-            .map(|(&slot, _)| slot)
+            .map(|(slot, _)| slot)
             .filter(|&slot| !self.holds.was_drained(slot, key))
             .collect();
         slots.sort();
@@ -361,7 +361,10 @@ impl<T: Ticket> Cluster<T> {
     fn is_needed(&self, key: NodeKey) -> bool {
         self.owners.contains(&Some(key))
             || self.routes.contains(&Some(key))
-            || self.giving_up.contains_key(&key)
+            || self
+                .nodes
+                .get(key)
+                .is_some_and(|node| node.giving_up.is_some())
             || self.barriers.values().any(|barrier| barrier.node == key)
     }
 

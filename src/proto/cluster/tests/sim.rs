@@ -563,7 +563,8 @@ impl Sim {
         let cluster = &self.cluster;
         assert_eq!(cluster.waiting(), 0);
         assert!(cluster.barriers.is_empty(), "{:?}", cluster.barriers);
-        assert!(cluster.giving_up.is_empty());
+        let mut nodes = cluster.nodes.iter();
+        assert!(nodes.all(|(_, node)| node.giving_up.is_none()));
         assert_eq!(
             cluster.routes, self.view.slots,
             "what is published is known"
