@@ -10,9 +10,9 @@ use crate::cancel::CancelToken;
 use crate::client::Core;
 use crate::cmd::Cmd;
 use crate::convert::FromValue;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::proto::value::Value;
-use crate::request::{Plan, Request, Whole};
+use crate::request::{Request, Whole};
 use crate::runtime::clock;
 use groups::Groups;
 
@@ -36,13 +36,10 @@ use groups::Groups;
 #[derive(Debug)]
 pub struct Pipeline<'a> {
     core: &'a Arc<Core>,
-    len: usize,
     groups: Groups<'a>,
     /// A command whose keys only a server can tell, and all that were added since: what is behind
     /// it must not get in front of it.
     unknown: Vec<Cmd>,
-    /// What is wrong with a command, by index.
-    wrong: Vec<(usize, Error)>,
     timeout: Option<Option<Duration>>,
     cancel: Option<CancelToken>,
 }
@@ -57,10 +54,8 @@ impl<'a> Pipeline<'a> {
     pub(crate) fn new(core: &'a Arc<Core>) -> Self {
         Self {
             core,
-            len: 0,
             groups: Groups::new(core),
             unknown: Vec::new(),
-            wrong: Vec::new(),
             timeout: None,
             cancel: None,
         }
@@ -69,15 +64,13 @@ impl<'a> Pipeline<'a> {
     /// Adds a command. What is wrong with it shows in its own result and concerns no other: also
     /// that it states a timeout, a deadline or a cancel token, which a pipeline has as a whole.
     pub fn add(&mut self, command: Cmd) -> &mut Self {
-        let index = self.len;
-        self.len += 1;
         if !self.unknown.is_empty() {
             self.unknown.push(command);
             return self;
         }
         // At once, so that its buffer is free for the next one.
         if let Some((facts, pick)) = Request::short_plan(&command) {
-            self.groups.add_shared(index, &command, facts, &pick);
+            self.groups.add_shared(&command, facts, &pick);
             return self;
         }
         let plan = WHOLE
@@ -85,15 +78,10 @@ impl<'a> Pipeline<'a> {
             .and_then(|()| Request::plan_now(&command, self.core));
         match plan {
             Ok(None) => self.unknown.push(command),
-            Ok(Some(plan)) => self.group(index, &command, Ok(plan)),
-            Err(error) => self.group(index, &command, Err(error)),
+            Ok(Some(plan)) => self.groups.add(&command, Ok(plan)),
+            Err(error) => self.groups.add(&command, Err(error)),
         }
         self
-    }
-
-    fn group(&mut self, index: usize, command: &Cmd, plan: Result<Plan>) {
-        let added = plan.and_then(|plan| self.groups.add(index, command, plan));
-        self.wrong.extend(added.err().map(|error| (index, error)));
     }
 
     /// Waits this long for all replies instead of the client's `response_timeout`; `None` waits
@@ -112,12 +100,12 @@ impl<'a> Pipeline<'a> {
 
     /// How many commands it has.
     pub fn len(&self) -> usize {
-        self.len
+        self.groups.len() + self.unknown.len()
     }
 
     /// Whether it has no commands.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Sends all commands and waits for all results, in the order of the commands: for programs
@@ -137,26 +125,14 @@ impl<'a> Pipeline<'a> {
     pub fn execute_with_report(mut self) -> Result<Report> {
         let timeout = self.timeout.unwrap_or(self.core.config.response_timeout);
         let deadline = timeout.and_then(|timeout| clock::now().checked_add(timeout));
-        let unknown = std::mem::take(&mut self.unknown);
-        for (index, command) in (self.len - unknown.len()..).zip(&unknown) {
-            let plan = WHOLE.check(command);
+        for command in std::mem::take(&mut self.unknown) {
+            let plan = WHOLE.check(&command);
             let cancel = self.cancel.as_ref();
-            let plan = plan.and_then(|()| Request::plan_of(command, self.core, deadline, cancel));
-            self.group(index, command, plan);
+            let plan = plan.and_then(|()| Request::plan_of(&command, self.core, deadline, cancel));
+            self.groups.add(&command, plan);
         }
-        let mut results: Vec<Option<Result<Value>>> = Vec::new();
-        results.resize_with(self.len, || None);
-        for (index, error) in self.wrong {
-            results[index] = Some(Err(error));
-        }
-        let reordered = self
-            .groups
-            .run(deadline, self.cancel.as_ref(), &mut results);
-        let results = results.into_iter();
-        Ok(Report {
-            results: results.map(|result| result.unwrap_or_else(lost)).collect(),
-            reordered,
-        })
+        let (results, reordered) = self.groups.run(deadline, self.cancel.as_ref());
+        Ok(Report { results, reordered })
     }
 
     /// Like [`execute`](Pipeline::execute), but all or nothing for the reader: reads all replies as
@@ -181,11 +157,4 @@ pub struct Report {
     /// refused them for the moment or sent them elsewhere, and ran later ones meanwhile. Empty in
     /// almost all cases. See [`Builder::strict_order`](crate::Builder::strict_order).
     pub reordered: Vec<usize>,
-}
-
-fn lost() -> Result<Value> {
-    Err(Error::from(crate::proto::outcome::Failure::new(
-        crate::Reason::Abandoned,
-        crate::Certainty::Unknown,
-    )))
 }

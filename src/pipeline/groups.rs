@@ -9,7 +9,7 @@ use crate::client::Core;
 use crate::cmd::Cmd;
 use crate::error::{Error, Result};
 use crate::proto::cluster::NodeKey;
-use crate::proto::outcome::Failure;
+use crate::proto::outcome::{Failure, Outcome};
 use crate::proto::slot::Slot;
 use crate::proto::unit::{Batch, Body, Facts, Target, Ticket, Unit};
 use crate::proto::value::Value;
@@ -26,17 +26,6 @@ const ROUNDS: usize = 3;
 /// Commands that a part has room for at first.
 const ROOM: usize = 32;
 
-/// Whose result a place of the cell is: the index in the pipeline, and the slot.
-type Place = (usize, Option<Slot>);
-
-/// Places of the cell that were sent to one node: to the coordinator, or one that the command
-/// names, if it is `None`.
-#[derive(Debug)]
-struct Sent {
-    node: Option<NodeKey>,
-    places: Vec<Place>,
-}
-
 /// Commands by the node that serves them, and those that name their node.
 #[derive(Debug)]
 pub(super) struct Groups<'a> {
@@ -47,15 +36,61 @@ pub(super) struct Groups<'a> {
     has_changed: bool,
     parts: Vec<Part>,
     /// Commands that name their node, which need not exist.
-    pinned: Vec<(Pick, Batch, usize)>,
+    pinned: Vec<(Pick, Batch)>,
+    /// For each command of the pipeline where its result comes from.
+    origins: Vec<Origin>,
 }
 
-/// What goes to one node.
+/// What goes to one node: the coordinator, if it is `None`.
 #[derive(Debug)]
 struct Part {
     key: Option<NodeKey>,
     batch: Batch,
-    places: Vec<Place>,
+}
+
+/// Where the result of a command comes from.
+#[derive(Debug)]
+enum Origin {
+    /// From the command at this place of a part.
+    Part(u32, u32),
+    /// From one that names its node.
+    Pinned(u32),
+    /// It cannot be sent.
+    Wrong(Box<Error>),
+}
+
+/// Commands that were sent together.
+struct Sent {
+    /// As far as it is known.
+    node: Option<NodeKey>,
+    batch: Arc<Batch>,
+    /// The place of the first one in the cell.
+    first: usize,
+}
+
+/// All that was sent, in the order of the places of the cell.
+#[derive(Default)]
+struct Handed {
+    sent: Vec<Sent>,
+    /// How many of those are parts; the others name their node.
+    parts: usize,
+}
+
+impl Handed {
+    /// Where a command was sent, and as which one of its batch; `None` if it was not.
+    fn find(&self, origin: &Origin) -> Option<(&Sent, usize)> {
+        match *origin {
+            Origin::Part(part, at) => Some((&self.sent[part as usize], at as usize)),
+            Origin::Pinned(at) => Some((&self.sent[self.parts + at as usize], 0)),
+            Origin::Wrong(_) => None,
+        }
+    }
+}
+
+impl Sent {
+    fn slot(&self, at: usize) -> Option<Slot> {
+        self.batch.facts(at).target.slot()
+    }
 }
 
 impl<'a> Groups<'a> {
@@ -66,98 +101,105 @@ impl<'a> Groups<'a> {
             has_changed: false,
             parts: Vec::new(),
             pinned: Vec::new(),
+            origins: Vec::new(),
         }
-    }
-
-    /// Adds a command, if it can be sent in a pipeline.
-    pub(super) fn add(&mut self, index: usize, command: &Cmd, plan: Plan) -> Result<()> {
-        let (facts, pick) = match plan {
-            Plan::Shared(facts, pick) => (facts, pick),
-            Plan::Blocking(..) => {
-                let why = "blocks and would hold up the rest of the pipeline: use `Client::query`";
-                return Err(refused(command.encoded(), why));
-            }
-            Plan::FanOut(_) => {
-                let why = "goes to every primary, which a pipeline cannot do: use `Client::query`";
-                return Err(refused(command.encoded(), why));
-            }
-        };
-        if matches!(pick, Pick::Node(_)) {
-            let mut batch = Batch::with_room(1);
-            batch.push(command.encoded().as_bytes(), facts);
-            self.pinned.push((pick, batch, index));
-        } else {
-            self.add_shared(index, command, facts, &pick);
-        }
-        Ok(())
-    }
-
-    /// Adds a command that names no node.
-    pub(super) fn add_shared(&mut self, index: usize, command: &Cmd, facts: Facts, pick: &Pick) {
-        let key = self.core.routes.route(&self.snapshot, facts.target, pick);
-        let part = self.part(key);
-        part.batch.push(command.encoded().as_bytes(), facts);
-        part.places.push((index, facts.target.slot()));
     }
 
     /// How many commands it has.
-    fn len(&self) -> usize {
-        let parts = self.parts.iter().map(|part| part.places.len());
-        parts.sum::<usize>() + self.pinned.len()
+    pub(super) fn len(&self) -> usize {
+        self.origins.len()
     }
 
-    /// The part of a node. There are few, so the search is cheaper than any index.
-    fn part(&mut self, key: Option<NodeKey>) -> &mut Part {
-        let at = self.parts.iter().position(|part| part.key == key);
-        let at = at.unwrap_or_else(|| {
-            let (batch, places) = (Batch::with_room(ROOM), Vec::with_capacity(ROOM));
-            self.parts.push(Part { key, batch, places });
+    /// Adds a command as it is planned, or what is wrong with it.
+    pub(super) fn add(&mut self, command: &Cmd, plan: Result<Plan>) {
+        match plan.and_then(|plan| shared(command, plan)) {
+            Ok((facts, pick @ Pick::Node(_))) => {
+                let mut batch = Batch::with_room(1);
+                batch.push(command.encoded().as_bytes(), facts);
+                self.origins.push(Origin::Pinned(self.pinned.len() as u32));
+                self.pinned.push((pick, batch));
+            }
+            Ok((facts, pick)) => self.add_shared(command, facts, &pick),
+            Err(error) => self.origins.push(Origin::Wrong(Box::new(error))),
+        }
+    }
+
+    /// Adds a command that names no node.
+    pub(super) fn add_shared(&mut self, command: &Cmd, facts: Facts, pick: &Pick) {
+        let key = self.core.routes.route(&self.snapshot, facts.target, pick);
+        // There are few, so the search is cheaper than any index.
+        let part = self.parts.iter().position(|part| part.key == key);
+        let part = part.unwrap_or_else(|| {
+            let batch = Batch::with_room(ROOM);
+            self.parts.push(Part { key, batch });
             self.parts.len() - 1
         });
-        &mut self.parts[at]
+        let batch = &mut self.parts[part].batch;
+        // Neither is as long as a pipeline, which is shorter than four billion.
+        let origin = Origin::Part(part as u32, batch.len() as u32);
+        batch.push(command.encoded().as_bytes(), facts);
+        self.origins.push(origin);
     }
 
-    /// Hands the groups over, waits, and puts each result where it belongs. Gives the indices of
-    /// commands that ran after a later one.
+    /// Hands the groups over, waits, and gives the result of each command, and the indices of those
+    /// that ran after a later one.
     pub(super) fn run(
         mut self,
         deadline: Option<Instant>,
         cancel: Option<&CancelToken>,
-        results: &mut [Option<Result<Value>>],
-    ) -> Vec<usize> {
-        let commands = self.len();
+    ) -> (Vec<Result<Value>>, Vec<usize>) {
+        let parts = self.parts.iter().map(|part| part.batch.len());
+        let commands = parts.sum::<usize>() + self.pinned.len();
         if commands == 0 {
-            return Vec::new();
+            return (self.results(&Handed::default(), Vec::new()), Vec::new());
         }
         let core = self.core;
         let (cell, settler) = core.cell(commands, None);
         let _registration = cancel.map(|token| token.register(core, &cell));
-        let sent = self.hand_over((&cell, settler), deadline);
+        let handed = self.hand_over((&cell, settler), deadline);
         core.wait(&cell, deadline);
         let outcomes = cell.take();
-        let places = || {
-            sent.iter().flat_map(|sent| {
-                let node = sent.node;
-                sent.places
-                    .iter()
-                    .map(move |&(index, slot)| (index, slot, node))
-            })
-        };
-        let reordered = cell.take_order().map_or_else(Vec::new, |ended| {
-            let ran = places()
-                .zip(&outcomes)
-                .map(|((index, slot, _), outcome)| Ran {
-                    index,
-                    slot,
-                    may_have_run: may_have_run(outcome),
-                });
-            ended.overtaken(&ran.collect::<Vec<_>>())
+        let reordered = cell.take_order().map_or_else(Vec::new, |order| {
+            order.overtaken(&self.ran(&handed, &outcomes))
         });
-        for ((index, slot, node), outcome) in places().zip(outcomes) {
-            let result = outcome.map_err(|failure| self.explain(failure, slot, node));
-            results[index] = Some(result);
-        }
-        reordered
+        (self.results(&handed, outcomes), reordered)
+    }
+
+    /// What is known of each command that was sent, by place.
+    #[cold]
+    fn ran(&self, handed: &Handed, outcomes: &[Outcome]) -> Vec<Ran> {
+        let commands = self.origins.iter().enumerate();
+        let mut ran: Vec<(usize, Ran)> = commands
+            .filter_map(|(index, origin)| {
+                let (sent, at) = handed.find(origin)?;
+                let place = sent.first + at;
+                let ran = Ran {
+                    index,
+                    slot: sent.slot(at),
+                    may_have_run: may_have_run(&outcomes[place]),
+                };
+                Some((place, ran))
+            })
+            .collect();
+        ran.sort_unstable_by_key(|&(place, _)| place);
+        ran.into_iter().map(|(_, ran)| ran).collect()
+    }
+
+    /// The result of each command. `outcomes` are by place.
+    fn results(&mut self, handed: &Handed, mut outcomes: Vec<Outcome>) -> Vec<Result<Value>> {
+        let origins = std::mem::take(&mut self.origins).into_iter();
+        let results = origins.map(|origin| {
+            let Some((sent, at)) = handed.find(&origin) else {
+                return match origin {
+                    Origin::Wrong(error) => Err(*error),
+                    Origin::Part(..) | Origin::Pinned(_) => unreachable!("all of them were sent"),
+                };
+            };
+            // Each is taken once.
+            let outcome = std::mem::replace(&mut outcomes[sent.first + at], Ok(Value::Null));
+            outcome.map_err(|failure| self.explain(failure, sent.slot(at), sent.node))
+        });
+        results.collect()
     }
 
     /// Who gives up on a whole pipeline does not know where each command was.
@@ -183,32 +225,32 @@ impl<'a> Groups<'a> {
         Error::from(failure)
     }
 
-    /// Hands everything over and tells what the places of the cell are, in order.
+    /// Hands everything over and tells what the places of the cell are.
     fn hand_over(
         &mut self,
         (cell, settler): (&Cell, Settler),
         deadline: Option<Instant>,
-    ) -> Vec<Sent> {
+    ) -> Handed {
         let core = self.core;
         let mut sent = Vec::with_capacity(self.parts.len() + self.pinned.len());
-        let mut rest = Some(settler);
-        let mut unit = |batch: Batch| {
+        let (mut rest, mut first) = (Some(settler), 0);
+        let mut unit = |node, batch: Batch| {
             let places = batch.len();
-            let body = Body::Part(Arc::new(batch), 0..places);
+            let batch = Arc::new(batch);
+            let body = Body::Part(Arc::clone(&batch), 0..places);
+            sent.push(Sent { node, batch, first });
+            first += places;
             Unit::new(take_front(&mut rest, places), body, deadline)
         };
-        let mut parts = Vec::with_capacity(self.parts.len());
-        for part in std::mem::take(&mut self.parts) {
-            let (node, places) = (part.key, part.places);
-            sent.push(Sent { node, places });
-            parts.push((part.key, unit(part.batch)));
-        }
+        let parts = std::mem::take(&mut self.parts).into_iter();
+        let parts: Vec<_> = parts
+            .map(|part| (part.key, unit(part.key, part.batch)))
+            .collect();
+        let count = parts.len();
         let mut pinned = Vec::with_capacity(self.pinned.len());
-        for (pick, batch, index) in std::mem::take(&mut self.pinned) {
+        for (pick, batch) in std::mem::take(&mut self.pinned) {
             let node = core.routes.route(&self.snapshot, Target::Node, &pick);
-            let places = vec![(index, None)];
-            sent.push(Sent { node, places });
-            pinned.push((pick, unit(batch)));
+            pinned.push((pick, unit(node, batch)));
         }
         let (submitted, snapshot) = self.submit(parts, core.may_drive(deadline));
         if let Some(snapshot) = snapshot {
@@ -231,7 +273,7 @@ impl<'a> Groups<'a> {
         let is_over = || core.is_over(cell, deadline);
         let driven = submitted.driven.iter();
         driven.for_each(|driven| driven.read(is_over));
-        sent
+        Handed { sent, parts: count }
     }
 
     /// Puts the parts where they belong. If the routes have changed since they were made, the new
@@ -275,4 +317,16 @@ fn take_front(rest: &mut Option<Settler>, places: usize) -> Settler {
     let front = settler.split_front(places);
     *rest = Some(settler);
     front
+}
+
+/// How a command is sent in a pipeline, if it can be.
+fn shared(command: &Cmd, plan: Plan) -> Result<(Facts, Pick)> {
+    let why = match plan {
+        Plan::Shared(facts, pick) => return Ok((facts, pick)),
+        Plan::Blocking(..) => {
+            "blocks and would hold up the rest of the pipeline: use `Client::query`"
+        }
+        Plan::FanOut(_) => "goes to every primary, which a pipeline cannot do: use `Client::query`",
+    };
+    Err(refused(command.encoded(), why))
 }

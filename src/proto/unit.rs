@@ -136,6 +136,10 @@ impl Batch {
         self.commands.len()
     }
 
+    pub(crate) fn facts(&self, index: usize) -> Facts {
+        self.commands[index].1
+    }
+
     fn start(&self, index: usize) -> usize {
         index
             .checked_sub(1)
@@ -179,7 +183,7 @@ impl Body {
                 target: *target,
                 repeatable: false,
             },
-            Body::Part(batch, range) => batch.commands[range.start + place].1,
+            Body::Part(batch, range) => batch.facts(range.start + place),
         }
     }
 }
