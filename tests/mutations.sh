@@ -15,7 +15,7 @@ copy=${TMPDIR:-/tmp}/reslot-mutations
 words=("$@")
 [ $# -gt 0 ] || words=("")
 failed=0
-tests="proto::queue proto::inflight proto::outbox proto::verdict proto::cluster proto::refresh"
+tests="proto::slot::map proto::queue proto::inflight proto::outbox proto::verdict proto::cluster proto::refresh"
 export RUST_BACKTRACE=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR="$copy/target"
 export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=0
 
@@ -132,7 +132,7 @@ mutate "keep taking units of slots that left" outbox.rs \
 mutate "pause the command instead of its slot" cluster/redirects.rs \
     's/self\.hold_back\(slot\);\n        self\.holds\.pause\(slot, now \+ pause\);\n        self\.put_back\(from, slot, unit, now\);\n    }\n\n    \/\/\/ Holds a slot because/self.delay(unit, now + pause);\n        let _ = from;\n    }\n\n    \/\/\/ Holds a slot because/'
 mutate "end a node before its slots are handed over" cluster/topology.rs \
-    's/self\.owners\.contains\(&Some\(key\)\)\n            \|\| self\.routes\.contains\(&Some\(key\)\)\n            \|\| self\.giving_up\.contains_key\(&key\)\n            \|\| self\.barriers\.values\(\)\.any\(\|barrier\| barrier\.node == key\)/self.owners.contains(&Some(key))/'
+    's/self\.owners\.contains\(&Some\(key\)\)\n            \|\| self\.routes\.contains\(&Some\(key\)\)\n            \|\| self\n                \.nodes\n                \.get\(key\)\n                \.is_some_and\(\|node\| node\.giving_up\.is_some\(\)\)\n            \|\| self\.barriers\.values\(\)\.any\(\|barrier\| barrier\.node == key\)/self.owners.contains(&Some(key))/'
 mutate "publish the new owner at once" cluster/commit.rs \
     's/if from\.is_none\(\) && !held \{/if !held {/'
 mutate "waiting units before written ones" cluster/holds.rs \
@@ -140,7 +140,7 @@ mutate "waiting units before written ones" cluster/holds.rs \
 mutate "parked units before waiting ones" cluster/holds.rs \
     's/(    \/\/\/ They waited in the old owner.s queue\.\n    Extracted,\n)(    \/\/\/ They were handed over since\.\n    Parked,\n)/$2$1/'
 mutate "parked units stay behind when their slot is handed over" cluster/holds.rs \
-    's/pub\(crate\) fn into_units\(self\) -> Vec<Unit<T>> \{/pub(crate) fn into_units(mut self) -> Vec<Unit<T>> {\n        self.lists.remove(&Place::Parked).into_iter().for_each(std::mem::forget);/'
+    's/self\.waiting\.map_or_else\(Vec::new, \|waiting\| \{/self.waiting.map_or_else(Vec::new, |mut waiting| {\n            let parked = waiting.lists.remove(\&Place::Parked);\n            parked.into_iter().for_each(std::mem::forget);/'
 mutate "strays are queued where they were" outbox.rs \
     's/contains\(&self\.given_away, slot\) && !guest/contains(&self.given_away, slot) \&\& guest/'
 mutate "a barrier looks at the first command of a part only" inflight.rs \
@@ -151,6 +151,9 @@ mutate "a late barrier is waited for" cluster/commit.rs \
     's/late\.push\(barrier\.node\);//'
 mutate "a second hand-over of a slot is forgotten" cluster/commit.rs \
     's/self\.holds\.check_again\(slot\);\n    }\n\n    fn add_barrier/}\n\n    fn add_barrier/'
+
+mutate "a slot that changed its place in a table is not found" slot/map.rs \
+    's/self\.places\[moved\.index\(\)\] = place as u16;//'
 
 # ASK.
 mutate "younger asked units first" cluster/commit.rs \
