@@ -6,7 +6,7 @@
 //! that the kernel does not take, and replies that do not come within a read slice.
 //!
 //! A large part of a pipeline is written by its caller also behind what others have on the wire,
-//! and read by whoever reads.
+//! and so is everything where callers are few; it is read by whoever reads.
 
 use std::sync::Arc;
 

@@ -15,6 +15,14 @@ use crate::reply::{Home, Settler};
 /// Less than that is better written by the write loop, together with what comes meanwhile.
 const LARGE_PART: usize = 16;
 
+/// Where no more commands than this are on the wire at once, callers write each command by
+/// themselves, also behind others: what the write loop could gather is not worth its being woken.
+const FEW: usize = 4;
+
+/// So many writes in a row have to find it so. Among many callers, too, the wire is nearly empty now
+/// and then, and then the write loop is about to gather what they send next.
+const CALM: u32 = 64;
+
 /// Whoever holds this is the only one who writes.
 pub(crate) struct Drive {
     pub(super) outbox: Outbox<Settler>,
@@ -22,6 +30,8 @@ pub(crate) struct Drive {
     pub(super) write: Option<Box<dyn WriteHalf>>,
     /// The number of the present connection.
     pub(super) generation: u64,
+    /// Writes since more than a few commands were on the wire.
+    calm: u32,
 }
 
 impl Drive {
@@ -30,6 +40,7 @@ impl Drive {
             outbox: Outbox::new(),
             write: None,
             generation: 0,
+            calm: 0,
         }
     }
 
@@ -58,9 +69,14 @@ impl Drive {
         let before = state.inflight.commands();
         self.outbox
             .stage(&mut state.inflight, clock::now(), &mut expired);
-        let staged = state.inflight.commands() - before;
+        let on_wire = state.inflight.commands();
+        let staged = on_wire - before;
         records.load.set_sent(state.sent());
         drop(state);
+        self.calm = match on_wire <= FEW {
+            true => self.calm.saturating_add(1),
+            false => 0,
+        };
         records
             .stats
             .sent
@@ -123,9 +139,9 @@ impl Drive {
         }
     }
 
-    /// Puts a unit on the wire if nothing is to be written before it (and nothing is on the wire,
-    /// unless the unit is large), and gives the mark that its last reply passes. No change of its
-    /// slot may be on its way here: the caller holds the routes.
+    /// Puts a unit on the wire if nothing is to be written before it, and it is not better left to
+    /// the write loop; gives the mark that its last reply passes. No change of its slot may be on
+    /// its way here: the caller holds the routes.
     pub(super) fn stage_at_once(
         &mut self,
         records: &Records,
@@ -135,7 +151,7 @@ impl Drive {
         let is_next = self.outbox.is_connected()
             && self.outbox.is_idle()
             && records.load.queues_only(admitted)
-            && (unit.places() >= LARGE_PART || records.load.sends_nothing())
+            && (unit.places() >= LARGE_PART || self.calm >= CALM || records.load.sends_nothing())
             && self.look(records) == Look::Quiet;
         if !is_next {
             return Err(unit);
@@ -170,10 +186,12 @@ mod tests {
     use crate::proto::limits::WRITE_BYTES;
     use crate::proto::slot::Slot;
     use crate::proto::unit::{Batch, Body, Facts, Target};
+    use crate::proto::value::Value;
     use crate::reply::Cell;
     use crate::runtime::transport::memory::pair;
     use crate::runtime::transport::{Connection, ReadHalf};
     use crossbeam_channel::unbounded;
+    use std::collections::VecDeque;
     use std::sync::Arc;
 
     const ROOM: Amount = Amount {
@@ -236,5 +254,42 @@ mod tests {
         let (_large, unit) = part(&records, LARGE_PART, 1);
         let large = drive.stage_at_once(&records, unit).unwrap_err();
         drop((small, large));
+    }
+
+    /// The oldest command is answered.
+    fn answer(records: &Records) {
+        let mut state = records.state.lock();
+        let mut replies = VecDeque::from([Ok(Value::Null)]);
+        let mut answers = Vec::new();
+        state.inflight.accept(&mut replies, &mut answers).unwrap();
+        records.load.set_sent(state.sent());
+    }
+
+    #[test]
+    fn a_small_unit_goes_behind_others_where_there_were_few_for_a_while() {
+        let (records, mut drive, _server) = node();
+        let mut stage = || {
+            let (_cell, unit) = part(&records, 1, 1);
+            let amount = amount(&unit);
+            let staged = drive.stage_at_once(&records, unit);
+            drive.write(&records);
+            if staged.is_err() {
+                // As if the write loop had taken it.
+                records.load.passed_on(amount);
+            }
+            staged.is_ok()
+        };
+        for _ in 0..2 {
+            for _ in 1..CALM {
+                assert!(stage(), "nothing is on the wire");
+                assert!(!stage(), "it was not calm for long enough");
+                answer(&records);
+            }
+            for _ in 0..=FEW {
+                assert!(stage());
+            }
+            assert!(!stage(), "there were many just now");
+            (0..=FEW).for_each(|_| answer(&records));
+        }
     }
 }
