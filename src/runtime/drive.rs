@@ -19,8 +19,8 @@ const LARGE_PART: usize = 16;
 /// themselves, also behind others: what the write loop could gather is not worth its being woken.
 const FEW: usize = 4;
 
-/// So many writes in a row have to find it so. Among many callers, too, the wire is nearly empty now
-/// and then, and then the write loop is about to gather what they send next.
+/// So many writes in a row have to find it so. Among many callers, too, the wire is nearly empty
+/// now and then, and then the write loop is about to gather what they send next.
 const CALM: u32 = 64;
 
 /// Whoever holds this is the only one who writes.
