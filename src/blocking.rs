@@ -13,7 +13,7 @@ use crate::proto::addr::NodeAddr;
 use crate::proto::backoff::{Backoff, Random};
 use crate::proto::command::Blocking;
 use crate::proto::outcome::{Certainty, Failure, Outcome, Reason};
-use crate::proto::redirect::{Endpoint, Redirect, certainty_of};
+use crate::proto::redirect::{Endpoint, Redirect};
 use crate::proto::slot::Slot;
 use crate::proto::unit::{Facts, Target};
 use crate::proto::value::{ServerError, Value};
@@ -282,7 +282,8 @@ impl<'a> Call<'a> {
                 return Attempt::Failed(failure);
             }
         };
-        let redirect = Redirect::parse(&error).filter(|_| self.facts.target != Target::Node);
+        let redirect = self.facts.author.redirect_in(&error);
+        let redirect = redirect.filter(|_| self.facts.target != Target::Node);
         let redirect = redirect.filter(|redirect| {
             redirect
                 .slot()
@@ -379,7 +380,10 @@ impl<'a> Call<'a> {
 
     fn server_failure(&self) -> Box<Failure> {
         let mut failure = self.failure(Reason::Server);
-        failure.certainty = self.cause.as_ref().map_or(Certainty::Unknown, certainty_of);
+        let cause = self.cause.as_ref();
+        failure.certainty = cause.map_or(Certainty::Unknown, |error| {
+            self.facts.author.certainty_by(error)
+        });
         failure
     }
 }

@@ -50,7 +50,8 @@ use crate::watch::{self, WatchOptions, Watched};
 /// and got no reply is not sent again unless it only reads; its error says
 /// [`Certainty::Unknown`].
 ///
-/// Dropping the last clone closes the client, waiting up to a second for commands under way.
+/// Dropping the last clone closes the client, waiting up to a second for commands under way. A
+/// [`Pending`] counts as a clone for as long as it lives.
 #[derive(Clone, Debug)]
 pub struct Client {
     core: Arc<Core>,
@@ -93,7 +94,8 @@ impl fmt::Debug for Core {
 
 impl Builder {
     /// Connects: asks all seeds for the map, then connects to every primary at once (unless
-    /// [`lazy`](Builder::lazy)).
+    /// [`lazy`](Builder::lazy)). A primary that cannot be reached is no error here, as the others
+    /// serve their slots: the commands for it fail and say why.
     ///
     /// # Errors
     /// [`Error::Misuse`] for settings that cannot be used, [`Error::Connect`] with the reason of
@@ -172,7 +174,8 @@ impl Client {
     ///
     /// A command that blocks (`BLPOP`, `XREAD BLOCK`, …) gets a connection of its own, so that it
     /// holds nobody up. It waits as long as it says itself, and the `response_timeout` is added
-    /// for its reply; with 0 it waits for ever. If its slot moves meanwhile it goes on at the new
+    /// for its reply; with 0 it waits for ever. To wait for a while and go on without a reply, say
+    /// so in the command itself (`BLPOP key 0.1` gives `Ok(None)`). If its slot moves meanwhile it goes on at the new
     /// owner with the time that is left. Finding and reaching its node ends after about the
     /// `response_timeout`, also for a command that blocks for ever. [`Cmd::timeout`] shortens all
     /// that.
@@ -265,6 +268,9 @@ impl Client {
     /// failed when it ran and `T` has no room for its error, and then the others did run. Which
     /// command it was tells [`Failure::members`](crate::Failure::members). Else as
     /// [`Client::query`].
+    ///
+    /// If the server refuses `MULTI` itself, which a user (ACL) may be forbidden to run, there is no
+    /// transaction: the commands behind it run one by one, and the error says `Unknown`.
     pub fn transaction<T: FromValue>(&self, collect: impl FnOnce(&mut Transaction)) -> Result<T> {
         let mut transaction = Transaction::new();
         collect(&mut transaction);
@@ -413,10 +419,7 @@ impl Core {
         cancels: &[&CancelToken],
     ) -> Result<Value> {
         let (buffer, start) = question.into_bytes();
-        let facts = Facts {
-            target: Target::Any,
-            repeatable: true,
-        };
+        let facts = Facts::new(Target::Any, true);
         let body = Body::One(Bytes::Own(buffer, start), facts);
         let cell = self.settle(body, &Pick::Primary, deadline, cancels.iter().copied());
         cell.take_one().map_err(|mut failure| {

@@ -57,10 +57,7 @@ fn ask_all(core: &Arc<Core>, request: &Request, deadline: Option<Instant>) -> Re
     let primaries = snapshot.primaries().into_iter();
     let cells: Vec<_> = primaries
         .map(|addr| {
-            let facts = Facts {
-                target: Target::Node,
-                repeatable: false,
-            };
+            let facts = Facts::new(Target::Node, false);
             let bytes = Bytes::Own(request.encoded.as_bytes().to_vec(), 0);
             let (cell, settler) = core.cell(1, None);
             // A token that is cancelled already ends the cell here, and nothing is sent.

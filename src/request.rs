@@ -11,6 +11,7 @@ use crate::proto::addr::NodeAddr;
 use crate::proto::command::{
     self, Access, Aggregate, Blocking, CrossSlot, DynamicSpec, Spec, Target as Place, TimeArg,
 };
+use crate::proto::redirect::Author;
 use crate::proto::resp::encode::Encoded;
 use crate::proto::slot::Slot;
 use crate::proto::unit::{Body, Bytes, Facts, Target};
@@ -47,6 +48,8 @@ pub(crate) struct Member {
     pub(crate) slot: Option<Slot>,
     /// It writes nothing.
     pub(crate) only_reads: bool,
+    /// Who writes its errors.
+    pub(crate) author: Author,
 }
 
 /// Commands that are waited for as a whole. What one of them states for itself alone could not be
@@ -90,6 +93,13 @@ impl Known {
             Known::Table(spec) => spec.access(encoded.args()),
             Known::Dynamic(spec) => spec.access(encoded.args()),
             Known::Nothing => Access::Write,
+        }
+    }
+
+    fn author(&self) -> Author {
+        match self {
+            Known::Table(spec) if spec.runs_script() => Author::Script,
+            Known::Table(_) | Known::Dynamic(_) | Known::Nothing => Author::Server,
         }
     }
 
@@ -146,7 +156,7 @@ impl Request {
             Some(slot) => slot,
             None => Slot::of_key(args.nth(key - 1)?),
         };
-        Some(facts(Target::Slot(slot), access, None))
+        Some(facts(Target::Slot(slot), access, None, Author::Server))
     }
 
     /// How a command is to be sent, checked like any other; `None` if a server has to be asked
@@ -233,7 +243,8 @@ impl Request {
             (_, _, Place::Any | Place::Refused(_)) => Target::Any,
         };
         let access = known.access(encoded);
-        let (facts, mut pick) = facts(target, access, command.stated_read_only());
+        let stated = command.stated_read_only();
+        let (facts, mut pick) = facts(target, access, stated, known.author());
         if let Some(Route::Node(addr)) = command.stated_route() {
             pick = Pick::Node(addr.clone());
         }
@@ -276,7 +287,11 @@ impl Request {
         };
         let stated = command.stated_read_only();
         let only_reads = stated.unwrap_or_else(|| known.access(encoded) != Access::Write);
-        Ok(Member { slot, only_reads })
+        Ok(Member {
+            slot,
+            only_reads,
+            author: known.author(),
+        })
     }
 
     /// The body of a unit of this one command.
@@ -288,13 +303,18 @@ impl Request {
 
 /// What the queues must know about a command, and which node may run it, by what it does to the
 /// data and what its caller has `stated` about reading.
-fn facts(target: Target, access: Access, stated: Option<bool>) -> (Facts, Pick) {
+fn facts(target: Target, access: Access, stated: Option<bool>, author: Author) -> (Facts, Pick) {
     let repeatable = stated.unwrap_or(access != Access::Write);
     let pick = match stated.unwrap_or(access == Access::ReadOnly) {
         true => Pick::Replica,
         false => Pick::Primary,
     };
-    (Facts { target, repeatable }, pick)
+    let facts = Facts {
+        target,
+        repeatable,
+        author,
+    };
+    (facts, pick)
 }
 
 /// The error for a command that cannot be run this way.

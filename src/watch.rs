@@ -15,7 +15,7 @@ use crate::convert::FromValue;
 use crate::error::{Error, Misuse, Result};
 use crate::proto::addr::NodeAddr;
 use crate::proto::outcome::{Certainty, Failure, Reason};
-use crate::proto::redirect::{Redirect, certainty_of};
+use crate::proto::redirect::{Author, Redirect, certainty_of};
 use crate::proto::resp::encode::Encoded;
 use crate::proto::slot::Slot;
 use crate::proto::value::{ServerError, Value};
@@ -136,7 +136,8 @@ impl<'a> Watched<'a> {
     /// # Errors
     /// As [`Client::query`](crate::Client::query). Return the error from the closure: if it is one
     /// that another run can mend (the slot moved, the connection was lost), the closure runs
-    /// again. [`Misuse::Refused`] if the command is to go to another node than this one.
+    /// again. [`Misuse::CrossSlot`] if its keys are not in the slot of the watched ones,
+    /// [`Misuse::Refused`] if it is to go to another node than this one.
     pub fn query<T: FromValue>(&mut self, command: Cmd) -> Result<T> {
         self.check_state_of(command.name())?;
         let now = clock::now();
@@ -149,7 +150,7 @@ impl<'a> Watched<'a> {
         let member = self.asked(member, limits)?;
         self.check_slot(command.encoded(), member.slot)?;
         self.check_limits(limits)?;
-        let reply = self.exchange(command.encoded().as_bytes(), limits);
+        let reply = self.exchange(command.encoded().as_bytes(), member.author, limits);
         let reply = reply.and_then(|reply| reply);
         self.known.wrote |= may_have_run_by(&reply) && !member.only_reads;
         T::from_value(reply?)
@@ -252,12 +253,19 @@ impl<'a> Watched<'a> {
 
     /// One command and its reply. The outer error ended the exchange, the inner one is the
     /// server's.
-    fn exchange(&mut self, command: &[u8], limits: Limits<'_>) -> Result<Result<Value>> {
+    fn exchange(
+        &mut self,
+        command: &[u8],
+        author: Author,
+        limits: Limits<'_>,
+    ) -> Result<Result<Value>> {
         let mut replies = self.send(command, 1, limits)?;
         match replies.pop() {
             Some(Ok(Value::Error(error))) => {
-                self.elsewhere(error.clone());
-                let certainty = certainty_of(&error);
+                let certainty = author.certainty_by(&error);
+                if author.redirect_in(&error).is_some() {
+                    self.elsewhere(error.clone());
+                }
                 Ok(Err(self
                     .failure(Reason::Server, certainty, Some(error))
                     .into()))

@@ -15,7 +15,7 @@ copy=${TMPDIR:-/tmp}/reslot-mutations
 words=("$@")
 [ $# -gt 0 ] || words=("")
 failed=0
-tests="proto::slot::map proto::queue proto::inflight proto::outbox proto::verdict proto::cluster proto::refresh"
+tests="proto::slot::map proto::redirect proto::queue proto::inflight proto::outbox proto::verdict proto::cluster proto::refresh"
 export RUST_BACKTRACE=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR="$copy/target"
 export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=0
 
@@ -222,6 +222,8 @@ mutate "follow a redirect of another slot" verdict.rs \
     's/asked != named/false \&\& asked != named/'
 mutate "EXEC hides the redirect of a member" verdict.rs \
     's/let mut all: Vec<&ServerError> = errors\.iter\(\)\.map\(\|\(_, error\)\| error\)\.collect\(\);/let mut all: Vec<&ServerError> = Vec::new();/'
+mutate "an error of a script counts as the server's" redirect.rs \
+    's/self == Author::Server$/true/m'
 mutate "TRYAGAIN costs a redirect" cluster/redirects.rs \
     's/matches!\(redirect, Redirect::Moved\(\.\.\) \| Redirect::Ask\(\.\.\)\)/matches!(redirect, Redirect::Moved(..) | Redirect::Ask(..) | Redirect::TryAgain)/'
 mutate "TRYAGAIN does not pause" cluster/redirects.rs \

@@ -187,10 +187,11 @@ impl<T: Ticket> Inflight<T> {
             .front_mut()
             .expect("the caller has seen the front");
         let places = entry.unit.places();
-        let run = replies
-            .iter()
-            .take(places)
-            .take_while(|reply| redirect_of(reply).is_none());
+        let unit = &entry.unit;
+        let run = (0..places).zip(replies.iter());
+        let run = run.take_while(|&(place, reply)| {
+            redirect_of(reply, || unit.facts(place).author).is_none()
+        });
         let run = run.count();
         if run == 0 {
             let Some(reply) = replies.pop_front() else {

@@ -1,7 +1,7 @@
 //! Error replies that say "not here" or "not now", and what they prove.
 //!
 //! Only the code token of a top-level error counts; error text inside arrays and error text made
-//! by scripts is data.
+//! by scripts is data: see [`Author`].
 
 use super::addr::NodeAddr;
 use super::outcome::Certainty;
@@ -89,6 +89,63 @@ impl Redirect {
             Redirect::Moved(slot, _) | Redirect::Ask(slot, _) => Some(*slot),
             _ => None,
         }
+    }
+}
+
+/// Who may have written an error reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// The server.
+    Server,
+    /// The server, or a script that it ran. A script may begin its errors with any code, after
+    /// having written (Redis documentation, "Scripting with Lua", `redis.error_reply`).
+    Script,
+}
+
+/// How servers begin their own errors about a script that they did not run. Other texts with these
+/// codes are taken for the script's.
+const BEFORE_A_SCRIPT: &[&str] = &[
+    "TRYAGAIN Multiple keys request during rehashing of slot",
+    "CLUSTERDOWN Hash slot not served",
+    "CLUSTERDOWN The cluster is down",
+    "MASTERDOWN Link with MASTER is down",
+    // Also what a script gets for a write: no other of its writes was done then.
+    "READONLY You can't write against a read only replica.",
+    "READONLY Can not run script with write flag on readonly replica",
+    "NOSCRIPT No matching script",
+    "CROSSSLOT Keys in request don't hash to the same slot",
+    "NOAUTH Authentication required",
+    // "User x has no permissions" since Redis 7.2.
+    "NOPERM this user has no permissions to run the",
+    "NOPERM this user has no permissions to access one of the keys used as arguments",
+    "NOPERM User ",
+];
+
+impl Author {
+    /// What an error reply asks for, if the server has written it.
+    pub(crate) fn redirect_in(self, error: &ServerError) -> Option<Redirect> {
+        Redirect::parse(error).filter(|_| self.is_server_in(error))
+    }
+
+    /// What an error reply proves about its command.
+    pub(crate) fn certainty_by(self, error: &ServerError) -> Certainty {
+        match self.is_server_in(error) {
+            true => certainty_of(error),
+            false => Certainty::Unknown,
+        }
+    }
+
+    /// Whether the server has certainly written it.
+    fn is_server_in(self, error: &ServerError) -> bool {
+        let line = error.line();
+        let is_loading = || {
+            // "Redis is loading", "Valkey is loading", …
+            line.starts_with("LOADING ") && line.ends_with(" is loading the dataset in memory")
+        };
+        self == Author::Server
+            || matches!(error.code(), "MOVED" | "ASK")
+            || BEFORE_A_SCRIPT.iter().any(|text| line.starts_with(text))
+            || is_loading()
     }
 }
 
@@ -181,6 +238,79 @@ mod tests {
             ),
         ] {
             assert_eq!(parse(line), Some(wanted), "{line}");
+        }
+    }
+
+    /// Whatever a script calls its errors, it ran.
+    #[test]
+    fn errors_of_scripts_prove_nothing() {
+        for line in [
+            "TRYAGAIN lock is held",
+            "CLUSTERDOWN not now",
+            "LOADING later",
+            "MASTERDOWN",
+            "READONLY mode",
+            "UNBLOCKED client unblocked via CLIENT UNBLOCK",
+            "NOSCRIPT for you",
+            "CROSSSLOT",
+            "NOAUTH x",
+            "NOPERM to do that",
+            "EXECABORT Transaction discarded because of previous errors.",
+            "ERR x",
+        ] {
+            let error = ServerError::new(line);
+            assert_eq!(Author::Script.redirect_in(&error), None, "{line}");
+            assert_eq!(
+                Author::Script.certainty_by(&error),
+                Certainty::Unknown,
+                "{line}"
+            );
+            let server = Author::Server;
+            assert_eq!(server.redirect_in(&error), Redirect::parse(&error));
+            assert_eq!(server.certainty_by(&error), certainty_of(&error));
+        }
+    }
+
+    #[test]
+    fn a_script_that_a_server_did_not_run_is_known_by_the_text() {
+        for (line, is_redirect) in [
+            ("MOVED 3999 127.0.0.1:6381", true),
+            ("ASK 3999 127.0.0.1:6381", true),
+            (
+                "TRYAGAIN Multiple keys request during rehashing of slot",
+                true,
+            ),
+            ("CLUSTERDOWN Hash slot not served", true),
+            ("CLUSTERDOWN The cluster is down", true),
+            ("LOADING Redis is loading the dataset in memory", true),
+            ("LOADING Valkey is loading the dataset in memory", true),
+            (
+                "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+                true,
+            ),
+            (
+                "READONLY You can't write against a read only replica. script: 5, on @user:1.",
+                true,
+            ),
+            ("NOSCRIPT No matching script. Please use EVAL.", false),
+            ("NOSCRIPT No matching script.", false),
+            (
+                "NOPERM this user has no permissions to run the 'eval' command",
+                false,
+            ),
+            (
+                "NOPERM User nm has no permissions to run the 'eval' command",
+                false,
+            ),
+        ] {
+            let error = ServerError::new(line);
+            let redirect = Author::Script.redirect_in(&error);
+            assert_eq!(redirect.is_some(), is_redirect, "{line}");
+            assert_eq!(
+                Author::Script.certainty_by(&error),
+                Certainty::Refused,
+                "{line}"
+            );
         }
     }
 

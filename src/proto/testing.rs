@@ -190,10 +190,7 @@ impl Drop for TestTicket {
 }
 
 pub(crate) fn facts(slot: u16) -> Facts {
-    Facts {
-        target: Target::Slot(Slot::new(slot).expect("a slot")),
-        repeatable: false,
-    }
+    Facts::new(Target::Slot(Slot::new(slot).expect("a slot")), false)
 }
 
 /// A command of this slot; its bytes are `<slot>\n`.

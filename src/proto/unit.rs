@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use super::addr::NodeAddr;
 use super::outcome::{Certainty, Failure, Reason};
+use super::redirect::Author;
 use super::slot::Slot;
 use super::value::ServerError;
 
@@ -70,6 +71,19 @@ pub(crate) struct Facts {
     pub(crate) target: Target,
     /// It may be sent again after a lost connection, because running it twice changes nothing.
     pub(crate) repeatable: bool,
+    /// Who writes its errors.
+    pub(crate) author: Author,
+}
+
+impl Facts {
+    /// Those of a command whose errors the server writes.
+    pub(crate) fn new(target: Target, repeatable: bool) -> Self {
+        Self {
+            target,
+            repeatable,
+            author: Author::Server,
+        }
+    }
 }
 
 /// Encoded bytes that are owned by one unit until somebody needs to share them.
@@ -179,10 +193,8 @@ impl Body {
     pub(crate) fn facts(&self, place: usize) -> Facts {
         match self {
             Body::One(_, facts) => *facts,
-            Body::Chain { target, .. } => Facts {
-                target: *target,
-                repeatable: false,
-            },
+            // What its members answer when they run is data.
+            Body::Chain { target, .. } => Facts::new(*target, false),
             Body::Part(batch, range) => batch.facts(range.start + place),
         }
     }

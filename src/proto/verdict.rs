@@ -5,7 +5,7 @@
 
 use super::addr::NodeAddr;
 use super::outcome::{Certainty, Failure, Outcome, Reason};
-use super::redirect::{Redirect, certainty_of};
+use super::redirect::{Author, Redirect, certainty_of};
 use super::resp::fault::ReplyLimit;
 use super::unit::{Target, Ticket, Unit};
 use super::value::{ServerError, Value};
@@ -30,10 +30,10 @@ pub(crate) enum Answer<T> {
     Confused,
 }
 
-/// The redirect in a reply, if it is one.
-pub(crate) fn redirect_of(reply: &Reply) -> Option<Redirect> {
+/// The redirect in a reply, if it is one. Who writes errors only counts if it is an error.
+pub(crate) fn redirect_of(reply: &Reply, author: impl FnOnce() -> Author) -> Option<Redirect> {
     match reply {
-        Ok(Value::Error(error)) => Redirect::parse(error),
+        Ok(Value::Error(error)) => author().redirect_in(error),
         _ => None,
     }
 }
@@ -45,7 +45,7 @@ pub(crate) fn judge<T: Ticket>(
     node: &NodeAddr,
     out: &mut Vec<Answer<T>>,
 ) {
-    let redirect = redirect_of(&reply);
+    let redirect = redirect_of(&reply, || unit.facts(0).author);
     let Some(redirect) = redirect.filter(|_| unit.facts(0).target != Target::Node) else {
         let outcome = outcome_of(&unit, 0, reply, node);
         return out.push(Answer::Settled(unit.ticket, outcome));
@@ -95,7 +95,7 @@ pub(crate) fn outcome_of<T>(
 ) -> Outcome {
     match reply {
         Ok(Value::Error(error)) => {
-            let certainty = certainty_of(&error);
+            let certainty = unit.facts(place).author.certainty_by(&error);
             Err(server_failure(unit, place, certainty, error, node))
         }
         Ok(value) => Ok(value),

@@ -100,10 +100,7 @@ mod tests {
     }
 
     fn ping() -> (Arc<Cell>, Unit<Settler>) {
-        let facts = Facts {
-            target: Target::Any,
-            repeatable: false,
-        };
+        let facts = Facts::new(Target::Any, false);
         let (cell, settler) = Cell::new(1, None, None);
         let body = Body::One(Bytes::Own(b"*1\r\n$4\r\nPING\r\n".to_vec(), 0), facts);
         (cell, Unit::new(settler, body, None))

@@ -215,11 +215,7 @@ mod tests {
     /// Commands of one slot, and the cell that they end in.
     fn part(records: &Records, commands: usize, bytes: usize) -> (Arc<Cell>, Unit<Settler>) {
         let mut batch = Batch::with_room(commands);
-        let target = Target::Slot(Slot::of_key(b"k"));
-        let facts = Facts {
-            target,
-            repeatable: false,
-        };
+        let facts = Facts::new(Target::Slot(Slot::of_key(b"k")), false);
         (0..commands).for_each(|_| batch.push(&vec![b'x'; bytes], facts));
         let (cell, settler) = Cell::new(commands, None, None);
         let body = Body::Part(Arc::new(batch), 0..commands);

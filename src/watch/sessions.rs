@@ -10,6 +10,7 @@ use crate::error::{Error, Misuse, Result};
 use crate::proto::addr::NodeAddr;
 use crate::proto::backoff::{Backoff, Random};
 use crate::proto::outcome::{Certainty, Failure, Reason};
+use crate::proto::redirect::Author;
 use crate::proto::resp::encode::Encoded;
 use crate::proto::slot::Slot;
 use crate::proto::unit::Target;
@@ -183,7 +184,7 @@ impl<'a> Sessions<'a> {
         (watched.limits, watched.cancel) = (self.limits, self.cancel);
         watched.known = self.known;
         self.failure.attempts += 1;
-        match watched.exchange(watch.as_bytes(), self.limits) {
+        match watched.exchange(watch.as_bytes(), Author::Server, self.limits) {
             Ok(Ok(_)) => Ok(watched),
             Ok(Err(error)) | Err(error) => Err((self.end(watched), error)),
         }

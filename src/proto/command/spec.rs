@@ -106,6 +106,14 @@ impl Spec {
         }
     }
 
+    /// Whether it runs a script or a function.
+    pub(crate) fn runs_script(&self) -> bool {
+        matches!(
+            self.name,
+            "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL" | "FCALL_RO"
+        )
+    }
+
     /// What it does to the data, given these arguments.
     pub(crate) fn access<'a, I>(&self, mut args: I) -> Access
     where

@@ -471,10 +471,7 @@ fn a_cancel_at_the_last_moment_still_wins() {
     let mut outbox = Outbox::new();
     let mut inflight = Inflight::new(NodeAddr::new("node", 7000));
     outbox.connect();
-    let facts = Facts {
-        target: Target::Any,
-        repeatable: false,
-    };
+    let facts = Facts::new(Target::Any, false);
     let body = Body::One(Bytes::Own(b"PING".to_vec(), 0), facts);
     outbox.submit(Unit::new(Fleeting, body, None), &mut Vec::new());
     outbox.stage(&mut inflight, Instant::now(), &mut Vec::new());

@@ -285,7 +285,7 @@ fn commands_without_a_slot_stay_until_the_node_ends() {
     let mut queue = Queue::new();
     for target in [Target::Any, Target::Node, Target::Slot(slot(7))] {
         let repeatable = false;
-        queue.push(one_with(&ledger, Facts { target, repeatable }));
+        queue.push(one_with(&ledger, Facts::new(target, repeatable)));
     }
     let moved = queue.extract(&set(&[7]));
     assert_eq!(places(&moved), [2]);

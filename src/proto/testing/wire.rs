@@ -33,14 +33,12 @@ impl Command {
     }
 
     fn facts(&self) -> Facts {
-        Facts {
-            target: if self.slot == ANY {
-                Target::Any
-            } else {
-                Target::Slot(slot(self.slot))
-            },
-            repeatable: !self.write,
-        }
+        let target = if self.slot == ANY {
+            Target::Any
+        } else {
+            Target::Slot(slot(self.slot))
+        };
+        Facts::new(target, !self.write)
     }
 
     fn line(&self, kind: char, place: usize) -> String {

@@ -71,7 +71,7 @@ fn failed(code: &str, certainty: Certainty) -> Got {
 fn judge_one(target: Target, reply: Reply) -> Vec<Got> {
     let ledger = Ledger::new();
     let repeatable = false;
-    let mut unit = one_with(&ledger, Facts { target, repeatable });
+    let mut unit = one_with(&ledger, Facts::new(target, repeatable));
     unit.asking = true;
     assert!(unit.ticket.claim());
     let mut answers = Vec::new();
@@ -161,11 +161,7 @@ fn other_errors_surface_with_what_they_prove() {
 fn a_reply_over_a_limit_is_a_failure_of_its_own_command() {
     for target in TARGETS {
         let ledger = Ledger::new();
-        let repeatable = true;
-        let facts = Facts {
-            target: target(),
-            repeatable,
-        };
+        let facts = Facts::new(target(), true);
         let unit = one_with(&ledger, facts);
         let mut answers = Vec::new();
         judge(unit, Err(ReplyLimit::Depth), &node(), &mut answers);

@@ -313,3 +313,41 @@ fn long_and_deep_replies() {
     }
     assert_eq!(client.stats().total(|node| node.connects), 3);
 }
+
+/// A script may begin its errors with any code. That proves nothing: it ran.
+#[test]
+fn a_script_whose_error_looks_like_a_refusal_runs_once() {
+    let client = client(calm());
+    let count = key_in(slot_of(1, 0), "runs");
+    let script = "redis.call('INCR', KEYS[1]) return redis.error_reply(ARGV[1])";
+    let lines = [
+        "TRYAGAIN lock is held",
+        "CLUSTERDOWN not now",
+        "LOADING later",
+        "MASTERDOWN away",
+        "READONLY mode",
+        "UNBLOCKED by hand",
+        "NOSCRIPT here",
+        "CROSSSLOT keys",
+        "NOAUTH for this",
+        "NOPERM for this",
+        "EXECABORT by choice",
+    ];
+    let eval = |line: &str| cmd("EVAL").arg((script, 1, &count, line));
+    let mut runs = 0;
+    for line in lines {
+        let single = client.query::<Value>(eval(line)).unwrap_err();
+        let mut pipeline = client.pipeline();
+        pipeline.add(cmd("GET").arg(&count)).add(eval(line));
+        let piped = pipeline.execute().unwrap().remove(1).unwrap_err();
+        let watched = client.watch(&[&count], |session| session.query::<Value>(eval(line)));
+        for error in [single, piped, watched.unwrap_err()] {
+            runs += 1;
+            assert_eq!(error.server_error().unwrap().line(), line);
+            assert_eq!(error.certainty(), reslot::Certainty::Unknown, "{line}");
+        }
+        assert_eq!(client.get::<i64>(&count).unwrap(), Some(runs), "{line}");
+    }
+    let unknown = client.query::<Value>(cmd("EVALSHA").arg(("0".repeat(40), 1, &count)));
+    assert_eq!(unknown.unwrap_err().certainty(), reslot::Certainty::Refused);
+}

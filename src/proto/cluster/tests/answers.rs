@@ -333,10 +333,7 @@ fn parts_are_divided_by_slots() {
 #[test]
 fn commands_without_keys_find_a_primary() {
     let mut desk = Desk::empty(settings());
-    let facts = |target| Facts {
-        target,
-        repeatable: false,
-    };
+    let facts = |target| Facts::new(target, false);
     let any = one_with(&desk.ledger, facts(Target::Any));
     assert!(desk.park(any).is_empty());
     desk.answer(Ok(map(&[(0, 16383, "a")])));
