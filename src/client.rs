@@ -175,10 +175,10 @@ impl Client {
     /// A command that blocks (`BLPOP`, `XREAD BLOCK`, …) gets a connection of its own, so that it
     /// holds nobody up. It waits as long as it says itself, and the `response_timeout` is added
     /// for its reply; with 0 it waits for ever. To wait for a while and go on without a reply, say
-    /// so in the command itself (`BLPOP key 0.1` gives `Ok(None)`). If its slot moves meanwhile it goes on at the new
-    /// owner with the time that is left. Finding and reaching its node ends after about the
-    /// `response_timeout`, also for a command that blocks for ever. [`Cmd::timeout`] shortens all
-    /// that.
+    /// so in the command itself (`BLPOP key 0.1` gives `Ok(None)`). If its slot moves meanwhile it
+    /// goes on at the new owner with the time that is left. Finding and reaching its node ends
+    /// after about the `response_timeout`, also for a command that blocks for ever.
+    /// [`Cmd::timeout`] shortens all that.
     ///
     /// # Errors
     /// See [`Error`]; its [`certainty`](Error::certainty) tells whether the command may have run.
@@ -269,8 +269,8 @@ impl Client {
     /// command it was tells [`Failure::members`](crate::Failure::members). Else as
     /// [`Client::query`].
     ///
-    /// If the server refuses `MULTI` itself, which a user (ACL) may be forbidden to run, there is no
-    /// transaction: the commands behind it run one by one, and the error says `Unknown`.
+    /// If the server refuses `MULTI` itself, which a user (ACL) may be forbidden to run, there is
+    /// no transaction: the commands behind it run one by one, and the error says `Unknown`.
     pub fn transaction<T: FromValue>(&self, collect: impl FnOnce(&mut Transaction)) -> Result<T> {
         let mut transaction = Transaction::new();
         collect(&mut transaction);
