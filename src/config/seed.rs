@@ -41,7 +41,7 @@ pub(crate) fn parse_host(text: &str) -> Result<NodeAddr, &'static str> {
     let port = port.map_or(Some(DEFAULT_PORT), parse_port);
     Ok(NodeAddr::new(
         host,
-        port.ok_or("the port is not in 1 to 65535")?,
+        port.ok_or("the port is not a number from 1 to 65535")?,
     ))
 }
 
