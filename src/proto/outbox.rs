@@ -107,6 +107,12 @@ impl<T: Ticket> Outbox<T> {
         }
     }
 
+    /// Whether a unit belongs, in part, to a slot that was given away.
+    pub(crate) fn has_given_away(&self, unit: &Unit<T>) -> bool {
+        let away = |slot| contains(&self.given_away, slot);
+        self.given_away.is_some() && unit.touches(away)
+    }
+
     /// Queues a unit. What belongs to a slot that was given away goes into `strays`; a unit that
     /// was sent here because of ASK is meant for this node all the same.
     pub(crate) fn submit(&mut self, unit: Unit<T>, strays: &mut Vec<Unit<T>>) {

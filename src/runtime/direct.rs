@@ -135,6 +135,17 @@ mod tests {
     }
 
     #[test]
+    fn an_end_is_not_left_to_a_caller_who_may_not_come() {
+        let (wire, server) = wire();
+        let mut side = wire.read.lock();
+        assert!(!side.is_left_to_callers(), "nobody was here");
+        side.was_solo = true;
+        assert!(side.is_left_to_callers());
+        server.write.shutdown();
+        assert!(!side.is_left_to_callers());
+    }
+
+    #[test]
     fn one_reads_until_it_leaves_or_ends() {
         let (wire, _server) = wire();
         let reading = wire.take_seat().unwrap();

@@ -6,10 +6,9 @@ use super::clock;
 use super::load::Amount;
 use super::records::{Records, amount};
 use super::transport::{Look, WriteHalf, is_slice};
-use crate::proto::cluster::Event;
 use crate::proto::outbox::Outbox;
 use crate::proto::unit::Unit;
-use crate::reply::{Home, Settler};
+use crate::reply::Settler;
 
 /// A caller writes a part of so many commands by itself, also behind others that are on the wire.
 /// Less than that is better written by the write loop, together with what comes meanwhile.
@@ -74,7 +73,7 @@ impl Drive {
         records.load.set_sent(state.sent());
         drop(state);
         self.calm = match on_wire <= FEW {
-            true => self.calm.saturating_add(1),
+            true => self.calm.saturating_add(u32::from(staged > 0)),
             false => 0,
         };
         records
@@ -141,7 +140,9 @@ impl Drive {
 
     /// Puts a unit on the wire if nothing is to be written before it, and it is not better left to
     /// the write loop; gives the mark that its last reply passes. No change of its slot may be on
-    /// its way here: the caller holds the routes.
+    /// its way here: the caller holds the routes. If the node does not know yet that it takes over
+    /// a slot, that it does is waiting for the write loop; the unit has to wait behind it, so that
+    /// it cannot be overtaken by those that come later.
     pub(super) fn stage_at_once(
         &mut self,
         records: &Records,
@@ -150,6 +151,7 @@ impl Drive {
         let admitted = amount(&unit);
         let is_next = self.outbox.is_connected()
             && self.outbox.is_idle()
+            && !self.outbox.has_given_away(&unit)
             && records.load.queues_only(admitted)
             && (unit.places() >= LARGE_PART || self.calm >= CALM || records.load.sends_nothing())
             && self.look(records) == Look::Quiet;
@@ -158,16 +160,7 @@ impl Drive {
         }
         let mut strays = Vec::new();
         self.outbox.submit(unit, &mut strays);
-        if !strays.is_empty() {
-            // The node takes the slot over, but does not know yet.
-            strays
-                .iter()
-                .for_each(|unit| unit.ticket.set_home(Home::Coordinator));
-            records.report(Event::Strays {
-                from: records.key,
-                units: strays,
-            });
-        }
+        debug_assert!(strays.is_empty(), "none of its slots was given away");
         self.put_on_wire(records);
         if self.outbox.waiting() > 0 {
             // Not all of it fits into one write. It must not be counted nowhere.
@@ -232,6 +225,21 @@ mod tests {
         assert!(drive.stage_at_once(&records, unit).is_ok());
         assert!(drive.outbox.waiting() > 0, "too small a unit for this test");
         assert_eq!(records.load.total(), admitted);
+    }
+
+    /// The slot comes back to the node: published, but its write loop has not looked yet.
+    #[test]
+    fn a_unit_waits_behind_the_news_that_its_slot_is_back() {
+        let (records, mut drive, _server) = node();
+        let slots = [Slot::of_key(b"k")].into_iter().collect();
+        drive.outbox.give_up(&slots);
+        let (_first, unit) = part(&records, 1, 1);
+        let first = drive.stage_at_once(&records, unit).unwrap_err();
+        drive.outbox.take_over(&slots, Vec::new());
+        // The first one is on its way to the write loop.
+        let (_second, unit) = part(&records, 1, 1);
+        let second = drive.stage_at_once(&records, unit).unwrap_err();
+        drop((first, second));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::clock;
 use super::records::{NodeMessage, Records};
-use super::transport::{ReadHalf, is_slice};
+use super::transport::{Look, ReadHalf, is_slice};
 use crate::proto::cluster::Event;
 use crate::proto::maintenance::{Moving, Notice};
 use crate::proto::redirect::Redirect;
@@ -92,6 +92,13 @@ impl ReadSide {
     pub(super) fn take_moving(&mut self) -> Option<(Moving, u64)> {
         let link = self.link.as_mut()?;
         Some((link.moving.take()?, link.generation))
+    }
+
+    /// Whether this connection is left to a lone caller that may come back and read by itself: not
+    /// if something has come that nobody else looks at, such as its end.
+    pub(super) fn is_left_to_callers(&mut self) -> bool {
+        let link = self.link.as_mut().filter(|_| self.was_solo);
+        link.is_some_and(|link| link.stream.look() == Look::Quiet)
     }
 
     /// Why the connection is over, if it is.

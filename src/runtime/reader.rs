@@ -189,7 +189,7 @@ impl Reader {
                 self.mover.prepare(&moving, generation);
             }
             let is_idle = self.wire.records.state.lock().inflight.is_empty();
-            if is_idle && side.was_solo {
+            if is_idle && side.is_left_to_callers() {
                 drop(side);
                 reading.leave();
                 return None;

@@ -214,15 +214,7 @@ impl ReadHalf for TcpRead {
     }
 
     fn look(&mut self) -> Look {
-        let looked = self
-            .0
-            .set_nonblocking(true)
-            .and_then(|()| self.0.peek(&mut [0]));
-        match (self.0.set_nonblocking(false), looked) {
-            (Ok(()), Ok(count)) if count > 0 => Look::Bytes,
-            (Ok(()), Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Look::Quiet,
-            _ => Look::Closed,
-        }
+        look(&self.0)
     }
 
     fn set_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
@@ -232,19 +224,24 @@ impl ReadHalf for TcpRead {
 
 struct TcpWrite(TcpStream);
 
+/// What a read would find, without taking it.
+fn look(stream: &TcpStream) -> Look {
+    let flags = MSG_PEEK | MSG_DONTWAIT;
+    let peeked = SockRef::from(stream).recv_with_flags(&mut [MaybeUninit::uninit()], flags);
+    match peeked {
+        Ok(count) if count > 0 => Look::Bytes,
+        Err(error) if is_slice(&error) => Look::Quiet,
+        Ok(_) | Err(_) => Look::Closed,
+    }
+}
+
 impl WriteHalf for TcpWrite {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
     }
 
     fn look(&self) -> Look {
-        let flags = MSG_PEEK | MSG_DONTWAIT;
-        let peeked = SockRef::from(&self.0).recv_with_flags(&mut [MaybeUninit::uninit()], flags);
-        match peeked {
-            Ok(count) if count > 0 => Look::Bytes,
-            Err(error) if is_slice(&error) => Look::Quiet,
-            Ok(_) | Err(_) => Look::Closed,
-        }
+        look(&self.0)
     }
 
     fn shutdown(&self) {
