@@ -129,6 +129,10 @@ mutate "ignore a change of owner during a hand-over" cluster/commit.rs \
     's/let from = std::mem::replace/if self.holds.contains(slot) {\n            return;\n        }\n        let from = std::mem::replace/'
 mutate "keep taking units of slots that left" outbox.rs \
     's/self\.given_away\n            \.get_or_insert_with\(SlotSet::new\)\n            \.extend\(slots\);//'
+mutate "write at once before the news that a slot is back" outbox.rs \
+    's/ && !self\.has_given_away\(unit\)//'
+mutate "write at once before what waits" outbox.rs \
+    's/self\.is_connected\(\) && self\.is_idle\(\)/self.is_connected() \&\& !self.has_staged()/'
 mutate "pause the command instead of its slot" cluster/redirects.rs \
     's/self\.hold_back\(slot\);\n        self\.holds\.pause\(slot, now \+ pause\);\n        self\.put_back\(from, slot, unit, now\);\n    }\n\n    \/\/\/ Holds a slot because/self.delay(unit, now + pause);\n        let _ = from;\n    }\n\n    \/\/\/ Holds a slot because/'
 mutate "end a node before its slots are handed over" cluster/topology.rs \

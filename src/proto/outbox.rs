@@ -107,8 +107,16 @@ impl<T: Ticket> Outbox<T> {
         }
     }
 
+    /// Whether a unit that the routes lead here can be written now, without overtaking anything
+    /// that is here. If one of its slots was given away, it has come back, but the news of that
+    /// is still on its way here: the unit has to wait behind it, or it would be passed back and
+    /// overtaken by those that come later.
+    pub(crate) fn is_free_for(&self, unit: &Unit<T>) -> bool {
+        self.is_connected() && self.is_idle() && !self.has_given_away(unit)
+    }
+
     /// Whether a unit belongs, in part, to a slot that was given away.
-    pub(crate) fn has_given_away(&self, unit: &Unit<T>) -> bool {
+    fn has_given_away(&self, unit: &Unit<T>) -> bool {
         let away = |slot| contains(&self.given_away, slot);
         self.given_away.is_some() && unit.touches(away)
     }
@@ -116,8 +124,7 @@ impl<T: Ticket> Outbox<T> {
     /// Queues a unit. What belongs to a slot that was given away goes into `strays`; a unit that
     /// was sent here because of ASK is meant for this node all the same.
     pub(crate) fn submit(&mut self, unit: Unit<T>, strays: &mut Vec<Unit<T>>) {
-        let away = |slot| contains(&self.given_away, slot);
-        if self.given_away.is_none() || !unit.touches(away) {
+        if !self.has_given_away(&unit) {
             return self.queue.push(unit);
         }
         if unit.asking {
@@ -127,6 +134,7 @@ impl<T: Ticket> Outbox<T> {
                 .for_each(|slot| guests.insert(slot));
             return self.queue.push(unit);
         }
+        let away = |slot| contains(&self.given_away, slot);
         let queue = &mut self.queue;
         unit.divide(
             |target| target.slot().is_some_and(away),

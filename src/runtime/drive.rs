@@ -139,19 +139,15 @@ impl Drive {
     }
 
     /// Puts a unit on the wire if nothing is to be written before it, and it is not better left to
-    /// the write loop; gives the mark that its last reply passes. No change of its slot may be on
-    /// its way here: the caller holds the routes. If the node does not know yet that it takes over
-    /// a slot, that it does is waiting for the write loop; the unit has to wait behind it, so that
-    /// it cannot be overtaken by those that come later.
+    /// the write loop; gives the mark that its last reply passes. The caller holds the routes, so
+    /// that none of its slots can leave the node meanwhile.
     pub(super) fn stage_at_once(
         &mut self,
         records: &Records,
         unit: Unit<Settler>,
     ) -> Result<u64, Unit<Settler>> {
         let admitted = amount(&unit);
-        let is_next = self.outbox.is_connected()
-            && self.outbox.is_idle()
-            && !self.outbox.has_given_away(&unit)
+        let is_next = self.outbox.is_free_for(&unit)
             && records.load.queues_only(admitted)
             && (unit.places() >= LARGE_PART || self.calm >= CALM || records.load.sends_nothing())
             && self.look(records) == Look::Quiet;

@@ -293,6 +293,30 @@ fn a_slot_that_returns_is_no_longer_given_away() {
     assert_eq!(node.take_settled(lost.settled), [0, 1, 2]);
 }
 
+/// The routes lead here again, but that the slot is back has not been heard here: what is written
+/// at once must not pass by that.
+#[test]
+fn nothing_is_free_to_go_before_the_news_of_its_slot() {
+    let mut node = Node::new();
+    assert!(node.outbox.give_up(&slots(&[1])).is_empty());
+    let unit = pipeline(&node.ledger, &[write(2), write(1)]);
+    assert!(!node.outbox.is_free_for(&unit));
+    node.outbox.take_over(&slots(&[1]), Vec::new());
+    assert!(node.outbox.is_free_for(&unit));
+    node.submit(unit);
+    let other = single(&node.ledger, &write(2));
+    assert!(!node.outbox.is_free_for(&other), "others wait");
+    assert!(node.stage().is_empty());
+    assert!(!node.outbox.is_free_for(&other), "others are half written");
+    node.write_all();
+    assert!(node.outbox.is_free_for(&other));
+    let lost = node.disconnect(true);
+    node.take_settled(lost.settled);
+    assert!(!node.outbox.is_free_for(&other), "there is no connection");
+    node.take_back(vec![other]);
+    node.ledger.check_all_settled_once();
+}
+
 /// A unit that ASK sent to a node that once owned the slot is a guest there: it is written, and
 /// queued again after a lost connection, in front of later guests.
 #[test]

@@ -167,12 +167,19 @@ fn act(sim: &mut Sim, step: Step) -> bool {
     }
 }
 
-/// Runs every history of `depth` steps out of these; gives their number.
+/// Runs every history of `depth` steps out of these, with callers that leave the writing to the
+/// write loop, and with some that do not; gives their number.
 fn all_histories(steps: &[Step], depth: usize) -> usize {
+    let ways = [false, true].into_iter();
+    ways.map(|direct| histories(steps, depth, direct)).sum()
+}
+
+fn histories(steps: &[Step], depth: usize, direct: bool) -> usize {
     let mut history = vec![0; depth];
     let mut count = 0;
     loop {
         let mut sim = begin();
+        sim.direct = direct;
         // The position of the first step that changed nothing, if there is one.
         let idle = history.iter().position(|&at| !act(&mut sim, steps[at]));
         if idle.is_none() {

@@ -197,14 +197,31 @@ impl Node {
         }
     }
 
-    /// Claims and writes up to `most` bytes.
-    pub(super) fn write(
+    /// A caller puts its unit on the wire by itself, if nothing is here that it could overtake.
+    pub(super) fn stage_at_once(
         &mut self,
-        most: usize,
+        unit: Unit<TestTicket>,
         now: Instant,
-        world: &mut World,
         report: &mut Report,
-    ) {
+    ) -> Result<(), Unit<TestTicket>> {
+        let mut coming = self.inbox.iter().any(|message| match message {
+            Message::Submit(_) => true,
+            Message::TakeOver(_, units) => !units.is_empty(),
+            _ => false,
+        });
+        coming |= self.end.is_some() || self.writing.is_none();
+        if coming || !self.outbox.is_free_for(&unit) {
+            return Err(unit);
+        }
+        let mut strays = Vec::new();
+        self.outbox.submit(unit, &mut strays);
+        assert!(strays.is_empty(), "it was free for them: {strays:?}");
+        self.stage(now, report);
+        Ok(())
+    }
+
+    /// Claims what is to be written next.
+    fn stage(&mut self, now: Instant, report: &mut Report) {
         let Some(id) = self.writing else { return };
         let mut expired = Vec::new();
         self.outbox.stage(&mut self.inflight, now, &mut expired);
@@ -216,6 +233,18 @@ impl Node {
         report
             .settled
             .extend(expired.map(|(ticket, outcome)| (ticket, vec![outcome])));
+    }
+
+    /// Claims and writes up to `most` bytes.
+    pub(super) fn write(
+        &mut self,
+        most: usize,
+        now: Instant,
+        world: &mut World,
+        report: &mut Report,
+    ) {
+        let Some(id) = self.writing else { return };
+        self.stage(now, report);
         let connection = world.connections.get_mut(&id).expect("it is open here");
         if connection.closed {
             return self.shut(world);

@@ -52,6 +52,8 @@ pub(super) struct Sim {
     todo: VecDeque<Action>,
     /// Callers cannot route: the coordinator carries out a commit.
     locked: bool,
+    /// Callers write by themselves where they can.
+    pub(super) direct: bool,
     view: View,
     parked: VecDeque<Unit<TestTicket>>,
     queries: Vec<(QueryId, Source)>,
@@ -88,6 +90,7 @@ impl Sim {
             events: VecDeque::new(),
             todo: VecDeque::new(),
             locked: false,
+            direct: false,
             view: View {
                 slots: vec![None; 16384],
                 ..View::default()
@@ -173,12 +176,19 @@ impl Sim {
     fn push(&mut self, mut unit: Unit<TestTicket>, number: u16, deadline: Option<Instant>) {
         unit.deadline = deadline;
         match self.route(number) {
-            Some(key) => {
-                let node = self.nodes.get_mut(&key).expect("routes name living nodes");
-                assert!(node.end.is_none(), "a route to a node that ends");
-                node.inbox.push_back(Message::Submit(unit));
-            }
+            Some(key) if self.direct => self.stage_at_once(key, unit),
+            Some(key) => self.tell(key, Message::Submit(unit)),
             None => self.parked.push_back(unit),
+        }
+    }
+
+    fn stage_at_once(&mut self, key: NodeKey, unit: Unit<TestTicket>) {
+        let mut rest = None;
+        self.with_node(key, |node, now, _, report| {
+            rest = node.stage_at_once(unit, now, report).err();
+        });
+        if let Some(unit) = rest {
+            self.tell(key, Message::Submit(unit));
         }
     }
 
