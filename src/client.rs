@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::fan_out;
 use crate::learned::Learned;
 use crate::pending::Pending;
+use crate::permission::Permission;
 use crate::pipeline::Pipeline;
 use crate::proto::addr::NodeAddr;
 use crate::proto::cluster::Event;
@@ -62,6 +63,7 @@ pub(crate) struct Core {
     pub(crate) config: Arc<Config>,
     pub(crate) routes: Arc<Routes>,
     pub(crate) learned: Learned,
+    pub(crate) permission: Permission,
     /// Taken by whoever closes the client; held by nobody else.
     coordinator: Mutex<Option<CoordinatorHandle>>,
     /// For what is told to the coordinator while it runs.
@@ -147,6 +149,7 @@ impl Client {
                 relax,
                 coordinator: Mutex::new(Some(coordinator)),
                 learned: Learned::default(),
+                permission: Permission::default(),
                 config,
             }),
         };
@@ -269,8 +272,10 @@ impl Client {
     /// command it was tells [`Failure::members`](crate::Failure::members). Else as
     /// [`Client::query`].
     ///
-    /// If the server refuses `MULTI` itself, which a user (ACL) may be forbidden to run, there is
-    /// no transaction: the commands behind it run one by one, and the error says `Unknown`.
+    /// A user (ACL) that logs in may be forbidden to run `MULTI`. The first transaction of the
+    /// client finds that out with an empty one: the error is the server's, and nothing was sent.
+    /// Where it is forbidden only later, or to connections without a login, the commands behind
+    /// `MULTI` run one by one, and the error says `Unknown`.
     pub fn transaction<T: FromValue>(&self, collect: impl FnOnce(&mut Transaction)) -> Result<T> {
         let mut transaction = Transaction::new();
         collect(&mut transaction);
@@ -410,9 +415,8 @@ impl Core {
         Ok(cell.take_one()?)
     }
 
-    /// Asks any primary what has to be known before a command can be sent: without an answer the
-    /// command is certainly not sent.
-    pub(crate) fn ask(
+    /// Asks any primary what has to be known before a command can be sent.
+    pub(crate) fn ask_any(
         self: &Arc<Self>,
         question: Encoded,
         deadline: Option<Instant>,
@@ -420,8 +424,23 @@ impl Core {
     ) -> Result<Value> {
         let (buffer, start) = question.into_bytes();
         let facts = Facts::new(Target::Any, true);
-        let body = Body::One(Bytes::Own(buffer, start), facts);
-        let cell = self.settle(body, &Pick::Primary, deadline, cancels.iter().copied());
+        self.ask(
+            Body::One(Bytes::Own(buffer, start), facts),
+            deadline,
+            cancels,
+        )
+    }
+
+    /// Asks what has to be known before a command can be sent: without an answer the command is
+    /// certainly not sent.
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        question: Body,
+        deadline: Option<Instant>,
+        cancels: &[&CancelToken],
+    ) -> Result<Value> {
+        let cancels = cancels.iter().copied();
+        let cell = self.settle(question, &Pick::Primary, deadline, cancels);
         cell.take_one().map_err(|mut failure| {
             (failure.certainty, failure.attempts) = (Certainty::NotSent, 0);
             failure.into()

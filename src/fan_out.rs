@@ -86,6 +86,6 @@ fn with_primaries(
     if !snapshot.view.primaries.is_empty() {
         return Ok(snapshot);
     }
-    core.ask(Encoded::new(b"PING"), deadline, cancel.as_slice())?;
+    core.ask_any(Encoded::new(b"PING"), deadline, cancel.as_slice())?;
     Ok(core.routes.snapshot())
 }

@@ -37,7 +37,7 @@ impl Learned {
         let mut question = Encoded::new(b"COMMAND");
         question.push(b"INFO");
         question.push(name.as_bytes());
-        let reply = core.ask(question, deadline, cancels)?;
+        let reply = core.ask_any(question, deadline, cancels)?;
         let spec = DynamicSpec::from_command_info(&reply).map(Arc::new);
         let mut specs = self.specs.lock();
         if specs.len() < NAMES {

@@ -49,6 +49,7 @@ mod client;
 mod cmd;
 mod commands;
 mod pending;
+mod permission;
 mod pipeline;
 mod transaction;
 mod watch;

@@ -97,6 +97,8 @@ impl Transaction {
         let cancel = self.cancel();
         let chain = Chain::new(&self.commands, core, deadline, cancel.as_slice(), None)?;
         let slot = chain.slot;
+        core.permission
+            .check(core, slot, deadline, cancel.as_slice())?;
         let cell = core.settle(chain.into_body(), &Pick::Primary, deadline, cancel);
         read(cell.take_one()?, slot, || core.last_node(&cell))
     }
@@ -193,7 +195,17 @@ impl Chain {
         })
     }
 
-    fn into_body(self) -> Body {
+    /// MULTI and EXEC, and nothing in between.
+    pub(crate) fn empty(slot: Option<Slot>) -> Self {
+        Self {
+            bytes: [MULTI, EXEC].concat(),
+            members: 0,
+            slot,
+            writes: false,
+        }
+    }
+
+    pub(crate) fn into_body(self) -> Body {
         Body::Chain {
             bytes: Bytes::Own(self.bytes, 0),
             members: self.members,

@@ -53,6 +53,8 @@ fn run_all<K: AsRef<[u8]>, R>(
     let timeout = options.timeout.unwrap_or(core.config.response_timeout);
     let deadline = timeout.and_then(|timeout| now.checked_add(timeout));
     let cancel = options.cancel.as_ref();
+    core.permission
+        .check(core, Some(slot), deadline, cancel.as_slice())?;
     let extension = core.extension(now);
     let limits = Limits::new(
         deadline,

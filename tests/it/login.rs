@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use reslot::{Credentials, Error, Protocol, ReadFrom, Value};
+use reslot::{Certainty, Credentials, Error, Protocol, ReadFrom, Value};
 
 use crate::fake::{FakeCluster, resp};
 use crate::run::{builder, run, send, words};
@@ -194,4 +194,25 @@ fn a_closure_for_credentials_that_panics_fails_its_connection_only() {
     }
     broken.store(false, Ordering::SeqCst);
     run(&client, "INCR foo").unwrap();
+}
+
+/// What follows a refused MULTI would run, so nothing follows it before one was accepted.
+#[test]
+fn a_user_that_may_not_run_multi_runs_nothing_of_a_transaction() {
+    let cluster = FakeCluster::builder(1).password("secret").start();
+    let client = builder(&cluster).password("secret").connect().unwrap();
+    let increment = || client.transaction::<(i64,)>(|t| _ = t.add(words("INCR bar")));
+    let watched = || client.watch(&["bar"], |session| session.query::<Value>(words("GET bar")));
+    cluster.on("MULTI").times(2).error("NOPERM no multi");
+    for error in [increment().unwrap_err(), watched().unwrap_err()] {
+        assert_eq!(error.code(), Some("NOPERM"), "{error}");
+        assert_eq!(error.certainty(), Certainty::NotSent, "{error}");
+    }
+    assert_eq!(cluster.log().commands("INCR").count(), 0);
+    assert_eq!(cluster.log().commands("WATCH").count(), 0);
+    assert_eq!(watched(), Ok(Value::Null));
+    assert_eq!(increment(), Ok((1,)));
+    assert_eq!(increment(), Ok((2,)));
+    // Refused twice, accepted once, then taken for granted.
+    assert_eq!(cluster.log().commands("MULTI").count(), 2 + 1 + 2);
 }

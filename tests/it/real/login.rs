@@ -121,6 +121,21 @@ fn no_permission_reaches_the_user() {
     assert_eq!(good, [true, false, true]);
 }
 
+#[test]
+fn without_permission_for_multi_nothing_of_a_transaction_runs() {
+    let cluster = calm();
+    let rules = &[">pw", "~login:*", "+@all", "-@transaction"];
+    set_user(cluster, "single", rules);
+    let client = login(cluster, "single", "pw").unwrap();
+    let add = || client.transaction::<(i64,)>(|t| _ = t.add(cmd("INCR").arg("login:n")));
+    let error = add().unwrap_err();
+    assert_eq!(error.code(), Some("NOPERM"), "{error}");
+    assert_eq!(error.certainty(), reslot::Certainty::NotSent, "{error}");
+    assert_eq!(client.get("login:n"), Ok(None::<i64>));
+    set_user(cluster, "single", &[">pw", "~login:*", "+@all"]);
+    assert_eq!(add(), Ok((1,)));
+}
+
 /// A user that may not say ASKING: what is redirected by ASK fails with the server's own words.
 #[test]
 fn no_permission_for_asking_is_no_loop() {
