@@ -79,6 +79,11 @@ pub enum Route {
     /// To any healthy primary.
     AnyPrimary,
     /// To every primary. One failure fails the call and names the node.
+    ///
+    /// The replies come as a list, in the order of the nodes' addresses. Commands that go to every
+    /// primary anyhow give one reply instead, as Redis combines them (Redis documentation, "Redis
+    /// command tips", `response_policy`): a sum (`DBSIZE`), one list (`KEYS`), the smallest of each
+    /// place (`SCRIPT EXISTS`), or the first, once all have succeeded (`FLUSHALL`, `SCRIPT LOAD`).
     AllPrimaries,
 }
 

@@ -243,13 +243,20 @@ impl Builder {
 
 /// Limits.
 impl Builder {
-    /// How many commands may wait for one node. Default: 100,000.
+    /// How many commands may wait for one node, those included that were written and are not
+    /// answered. Default: 100,000.
+    ///
+    /// The bound is not exact: threads that come at the same moment may exceed it by what each of
+    /// them brings, and what is being written counts twice for that moment, so that with
+    /// [`WhenFull::Refuse`] a queue that is nearly full may refuse a little early.
     pub fn queue_commands(mut self, commands: usize) -> Self {
         self.config.queue_commands = commands;
         self
     }
 
-    /// How many bytes of commands may wait for one node. Default: 268435456 (256 MiB).
+    /// How many bytes of commands may wait for one node, as with
+    /// [`queue_commands`](Builder::queue_commands). A single command over it is let in alone.
+    /// Default: 268435456 (256 MiB).
     pub fn queue_bytes(mut self, bytes: usize) -> Self {
         self.config.queue_bytes = bytes;
         self
