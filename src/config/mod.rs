@@ -102,7 +102,8 @@ pub enum ReadFrom {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenFull {
-    /// It waits for room, at most until its deadline.
+    /// It waits for room, at most until its deadline. Who waits is not served in turn: while many
+    /// single commands come, a large pipeline or transaction may wait longer than they do.
     #[default]
     Wait,
     /// It fails at once with [`Reason::QueueFull`](crate::Reason::QueueFull). Of a pipeline that
